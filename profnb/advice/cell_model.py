@@ -13,7 +13,7 @@ from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.part_records import CellRecords
 from profnb.capture.source.user_code import file_title
 from profnb.causes.cell_tree import PHASE_OF_STEPS, STEADY_STEPS, CellTree
-from profnb.causes.numbers import LEFT, QUARTER
+from profnb.causes.numbers import CALL_PS, LEFT, QUARTER
 from profnb.causes.python_work import python_alone_share, share_without_programs
 from profnb.causes.repeats import Passes, find_passes
 from profnb.core.units import PS_PER_MS
@@ -95,6 +95,8 @@ class Model:
     @property
     def costs(self) -> Costs:
         """What a compiled call and a new iterator cost."""
+        if calls := CALL_PS.get(self.program.framework):
+            return replace(typical_costs(), call_ps=calls)
         return costs_here() if self.is_here else typical_costs()
 
     @property

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.capture.models.layer_facts import WITHOUT_CUDNN, LayerFacts
-from profnb.causes.numbers import CLOSE_PS, FEWEST, LONG_OP_PS
+from profnb.causes.numbers import CLOSE_PS, FEWEST, LEAST_SHARE, LONG_OP_PS
 from profnb.core.columns import Bools, Int64s
 from profnb.steps.activities import FIRST_OF_DEVICE
 from profnb.steps.nesting import is_inside, outermost_of
@@ -35,7 +35,7 @@ from profnb.subjects.xla.hlo_ops import width_of_hlo
 from profnb.trace.names import JIT_CALL, called_function, compiled_program
 
 _REGION = re.compile(r"Torch-Compiled Region: \d{1,6}/(\d{1,6})")
-_PRODUCT = re.compile("MatMul|Conv|Einsum")
+PRODUCT = re.compile("MatMul|Conv|Einsum")
 _WHOLE_UPDATES = ("ResourceApply", "ResourceSparseApply", "Apply", "SparseApply")
 # Ops that make each number from the numbers at its place, which XLA fuses into one pass over memory.
 ELEMENTWISE = frozenset({
@@ -236,7 +236,7 @@ def find_fusible(study: Study, is_member: Callable[[str, str], bool]) -> Pieces 
 
 
 def fused_by_xla(study: Study, ops: Pieces) -> tuple[float, float, float, float] | None:
-    """One pass over memory instead of ops, or half as many; None where products cost more than that.
+    """One pass over memory instead of ops, or half as many; None where products cost about that.
 
     Returns:
         The ops' share of the time, that of all that computes there, and how much of that remains at least
@@ -252,11 +252,11 @@ def fused_by_xla(study: Study, ops: Pieces) -> tuple[float, float, float, float]
     whole, least = share + others, others + min(one_pass, share)
     # XLA multiplies matrices on a CPU up to 1.7 times as long: with an optimizer of 39 % of a dense model's
     # ops, jit_compile=True took 4 % more processor time although it fused them.
-    products = op_events(study, lambda _, op_type: _PRODUCT.search(op_type) is not None)
+    products = op_events(study, lambda _, op_type: PRODUCT.search(op_type) is not None)
     has_device = study.program.has_device
     slower = 0.0 if has_device else usual_share_beyond(study, spans_of(study, products), nothing)
     most = max(others + 0.7 * min(slower, others) + share / 2, least)
-    if least + most >= 2 * whole:
+    if whole - (least + most) / 2 < LEAST_SHARE:
         return None
     return share, whole, least / whole, min(most / whole, 1.0)
 

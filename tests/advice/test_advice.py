@@ -532,6 +532,15 @@ def test_what_fusing_could_save_is_the_time_in_which_nothing_else_runs():
     assert "20 element-wise ops a step" in found.evidence
 
 
+@pytest.mark.parametrize(("product_us", "each_us", "is_said"), [(4000, 150, True), (4500, 125, False)])
+def test_fusing_is_said_where_it_saves_more_than_products_may_lose(product_us, each_us, is_said):
+    work = [event(f"a/Mul_{n}:Mul", at * 10 * MS + 5 * MS + n * each_us * US, each_us * US) for at in range(10) for n in range(20)]
+    work += [event("b/MatMul:MatMul", at * 10 * MS + 100 * US, product_us * US) for at in range(10)]
+    found = advised(Study(read(host(line("python", *steps_of()), line("w", *sorted(work, key=lambda one: one[1]), line_id=5)))))
+    # The products take up to 1.7 times as long, of the others one pass to a half remains: in the middle 7.8 or 2.4 % are saved.
+    assert ("small-ops-without-xla" in found) is is_said
+
+
 @pytest.mark.parametrize(("gap_ms", "each_us", "stalled_ms", "is_said"), [
     (0, 50, 0, True),  # 1 ms of them in each step of 2 ms
     (70, 50, 0, False),  # a callback of 70 ms in each step: 1 of 72 ms
@@ -777,13 +786,7 @@ def test_a_gpu_that_is_not_used_is_the_first_advice_and_the_headline():
     assert first.rule == "unused-gpu"
     assert first.bound_fraction == pytest.approx(0.6, abs=0.01)  # 80 of 99 us, less a call of 20 at least
     assert first.saves_ms[0] == pytest.approx(0.48 * first.wall_ms, rel=0.02)
-    assert "16 bits" not in first.evidence
     assert build_report(study, title="t", notes=(), overhead_ps=None).alarm.startswith("This training does not use the GPU.")
-
-
-def test_mixed_precision_beside_an_unused_gpu_is_said():
-    first = next(iter(advised(beside_a_gpu(event("LossScaleOptimizer/Cast:Cast", 0, US))).values()))
-    assert "A CPU is slow in 16 bits" in first.evidence
 
 
 @pytest.mark.parametrize(

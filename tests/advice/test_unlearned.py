@@ -158,6 +158,27 @@ def test_numbers_of_64_bits_are_told_of_the_graph_that_ran_though_another_has_it
     assert (proposed(p.study)["wide-numbers"].edits[0].share > 0) == (width == 64)
 
 
+@pytest.mark.parametrize("width", [16, 32])
+def test_convolutions_of_16_bits_are_told_where_the_cpu_does_them_in_software(tf, width):
+    x, filters = (tf.ones(shape, f"float{width}") for shape in ((8, 40, 40, 16), (3, 3, 16, 16)))
+
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            tape.watch(filters)
+            y = tf.reduce_sum(tf.nn.conv2d(x, filters, 1, "VALID"))
+        return tf.reduce_sum(tape.gradient(y, filters))
+
+    step(x)
+    with profnb.profile() as p:
+        for _ in range(8):
+            float(step(x))
+    placed = p.op_roofline
+    is_slow = (placed["width"] == "16-bit") & (placed["gigaflops_per_second"] < 1) & placed["op_type"].str.contains("Conv")
+    assert (proposed(p.study)["slow-16-bit"].edits[0].share > 0.1) == (placed["self_us"][is_slow].sum() > placed["self_us"].sum() / 5)
+    assert width == 16 or not is_slow.any()
+
+
 @pytest.fixture(scope="module")
 def tf():
     return pytest.importorskip("tensorflow")

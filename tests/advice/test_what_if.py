@@ -15,6 +15,9 @@ from profnb.capture.environment import Costs
 from profnb.capture.environment import TRACED_CALLS, costs_here, typical_costs
 from profnb.advice.replay import once, replay, scale
 from profnb.advice.what_if import compiled_at, what_if
+from profnb.causes.numbers import CALL_PS
+from profnb.steps.program_kind import JAX, PYTORCH, TENSORFLOW, ProgramKind
+from profnb.subjects.study import Study
 
 MS = 10**9  # in picoseconds
 CALLBACK = 2
@@ -259,3 +262,11 @@ def test_a_faster_device_saves_what_the_host_waits_for():
 def test_nothing_recorded_is_nothing_to_change():
     with pytest.raises(ValueError, match="Nothing was recorded"):
         profnb.Profile().what_if(input=0)
+
+
+@pytest.mark.parametrize("framework", [JAX, PYTORCH, TENSORFLOW])
+def test_a_call_costs_what_one_of_the_framework_does(framework):
+    study = Study(read(host(line("python", event("train", 0, MS, step_num=0, _r=1)))))
+    study.program = ProgramKind(framework)
+    costs = Model(TREE, study).costs
+    assert costs == replace(typical_costs(), call_ps=CALL_PS.get(framework, typical_costs().call_ps))

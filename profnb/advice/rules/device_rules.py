@@ -13,6 +13,7 @@ from profnb.advice.proposals import Proposals, Words, of_steps, of_trace, propos
 from profnb.advice.replay import Edit
 from profnb.capture.parts.part_records import EPOCH_ENDS, GAPS
 from profnb.causes.numbers import FEWEST, LEAST_SHARE, LEFT, LIMITING, LONG_OP_PS, QUARTER, SELDOM
+from profnb.causes.pieces import PRODUCT
 from profnb.causes.python_work import (
     INTO,
     OUT_OF,
@@ -37,7 +38,7 @@ from profnb.subjects.advising import (
     input_shares,
     share_of,
 )
-from profnb.subjects.device.devices import are_of_program, is_mixed_precision
+from profnb.subjects.device.devices import are_of_program
 from profnb.subjects.device.idle import IDLE_CAUSES
 from profnb.subjects.device.launches import is_launched_by_pool
 from profnb.subjects.device.precision import IN_TF32, WIDTHS, find_missed_dimensions
@@ -73,8 +74,6 @@ def unused_gpu(model: Model, study: Study) -> Proposals:
         return
     named, share = printable(", ".join(study.device.unused[:4])), share_of(study, "host compute")
     evidence = f"Nothing ran on {named}. For {percent_text(share)} of the time ops ran on the CPU."
-    if is_mixed_precision(study):
-        evidence += " A CPU is slow in 16 bits: keep keras.mixed_precision at float32 until then."
     edits = model.of_category("host compute", share, model.left_by_a_call(share))
     yield propose(study, "unused-gpu", _UNUSED, evidence, *edits)
 
@@ -87,46 +86,54 @@ _IN_16_BITS = {
     JAX: "Cast parameters and inputs to jnp.bfloat16 inside the step. Keep the loss in float32.",
     PYTORCH: "with torch.autocast('cuda', dtype=torch.bfloat16): around the forward pass and loss.",
 }
-_IN_32_BITS = {
-    UNKNOWN: "Make float32 arrays before the loop: x.astype('float32'). NumPy makes float64 by itself.",
-    TENSORFLOW: "Make float32 arrays before the loop: x.astype('float32'), as NumPy makes float64 by itself. "
-    "Variables: tf.Variable(tf.cast(v, tf.float32)). Undo keras.config.set_floatx('float64').",
-}
-_NARROWER: dict[str, Words] = {
-    "TF32": ("Compute products in TF32", IN_TF32, "mixed_precision"),
-    "16-bit": ("Compute in 16 bits", _IN_16_BITS, "mixed_precision"),
-    "32-bit": ("Compute in 32 bits", _IN_32_BITS, "mixed_precision"),
-}
+_WITH_TF32: Words = "Compute products in TF32", IN_TF32, "mixed_precision"
+_WITH_16_BITS: Words = "Compute in 16 bits", _IN_16_BITS, "mixed_precision"
+_IN_32_BITS = (
+    ("64-bit", "wide-numbers",
+     "32 bits keep 7 digits, and a processor computes twice as many of these at once.",
+     "Make float32 arrays before the loop: x.astype('float32'), as NumPy makes float64 by itself. Variables: "
+     "tf.Variable(tf.cast(v, tf.float32)). Undo keras.config.set_floatx('float64')."),
+    ("16-bit", "slow-16-bit", "This processor computes their products in software.",
+     "Keep 'mixed_float16' for GPUs: keras.config.set_dtype_policy('float32') before the model is built."),
+)  # fmt: skip
+# Operations a second: convolutions of 16 bits in software did 0.15 to 0.6e9, of 32 bits a core does several.
+_SLOWEST_PRODUCT = 1e9
 
 
 @of_steps
 def narrower_numbers(model: Model, study: Study) -> Proposals:
     """Ops compute in 64 bits; or the device limits, and multiplies more in 32 bits than it computes in fewer.
 
-    A CPU, too, reads half as much and computes twice as many numbers of half the width at once.
+    A CPU, too, computes twice as many numbers of half the width at once; in 16 bits some do in software.
     """
     kernels, rates, placed = study.device.kernels, _rates(study), study.bounds.roofline
     kinds = (study.program.computing,)
     if placed is not None:
-        is_wide = np.array([width == "64-bit" for width in placed.width], np.bool_)
-        of_side = float(placed.self_ps[is_wide].sum() / placed.self_ps.sum())
-        wide = of_side * share_of(study, kinds[0])
+        of_side = placed.self_ps / placed.self_ps.sum() * share_of(study, kinds[0])
+        is_slow = np.array([bool(PRODUCT.search(kind)) for kind in placed.op_type])
+        is_slow &= (placed.flops_per_second < _SLOWEST_PRODUCT) & (
+            placed.self_ps > LONG_OP_PS * placed.occurrences
+        )
         least = min(rates.get("64-bit", 0) / rates.get("32-bit", np.inf) or QUARTER, 1 / 2)
-        yield propose(
-            study, "wide-numbers", _NARROWER["32-bit"],
-            f"{percent_text(wide)} of the time goes to ops on 64-bit numbers. 32 bits keep 7 digits, and a "
-            "processor computes twice as many of these at once.",
-            model.some_of(kinds, wide, (least, 1 / 2)),
-        )  # fmt: skip
+        among, remains = (np.bool_(1), is_slow), ((least, 1 / 2), (0.0, LEFT))
+        for (width, rule, why, code), is_told, left in zip(
+            _IN_32_BITS, among, remains, strict=True
+        ):
+            share = float(of_side[(np.array(placed.width) == width) & is_told].sum())
+            yield propose(
+                study, rule, ("Compute in 32 bits", code, "mixed_precision"),
+                f"{percent_text(share)} of the time goes to ops on {width} numbers. {why}",
+                model.some_of(kinds, share, left),
+            )  # fmt: skip
     chosen = kernels.is_tensor_core_eligible & ~kernels.uses_tensor_core
     share = _kernel_share(study, chosen)
     narrow = float(study.device.precision.fraction[: WIDTHS.index("32-bit")].sum())
-    width = "TF32" if "TF32" in rates else "16-bit"
+    width, words = ("TF32", _WITH_TF32) if "TF32" in rates else ("16-bit", _WITH_16_BITS)
     times = rates.get(width, 0) / rates.get("32-bit", np.inf)
     if share_of(study, "device compute") < LIMITING or times <= 1 or not share > narrow:
         return
     yield propose(
-        study, "mixed-precision", _NARROWER[width],
+        study, "mixed-precision", words,
         f"{percent_text(share)} of kernel time goes to products and convolutions in 32 bits. This device "
         f"computes {width} numbers up to {times:.0f} times as fast.",
         _of_kernels(model, study, chosen, 1 / times),

@@ -157,8 +157,7 @@ def fed_by_hand(model: Model, study: Study) -> Proposals:
     """Python makes what is fed between two session runs, whose graph does not grow meanwhile."""
     feeding = study.input.feeding
     # What Python makes where the graph grows is ops.
-    grows = find_growth(study.recording.graph_versions) is not None
-    if feeding is None or not feeding.makes_input or grows:
+    if feeding is None or not feeding.makes_input or find_growth(study.recording.graph_versions):
         return
     lines = feeding.named((FEEDS, BEFORE))
     yield Proposal(

@@ -100,8 +100,7 @@ def values_to_tensors(model: Model) -> Proposals:
         took = sum(int(tree.self_ps[at]) for at in eager if tree.name[at] == parts.TO_TENSORS)
         if not took or 2 * took < tree.self_ps[eager].sum():
             continue
-        name = tree.name[around] and quoted(tree.name[around])
-        where = model.own_line(around)
+        name, where = tree.name[around] and quoted(tree.name[around]), model.own_line(around)
         yield Proposal(
             "values-to-tensors", f"Convert the arrays of {name or where} once",
             f"{name or where} took {duration_text(took)} to make tensors of Python lists and arrays. "
@@ -359,9 +358,7 @@ def eager_ops(model: Model, study: Study) -> Proposals:
     # Without steps of their own those nodes have a rule of their own.
     if runs is None or (model.has_looks and not model.main_steps):
         return
-    many, over = "ops a step", "the function of one step"
-    if is_window:
-        many, over = "ops", _OPS_RUN
+    many, over = ("ops", _OPS_RUN) if is_window else ("ops a step", "the function of one step")
     below = [(row, tree.rows_below(row).tolist()) for row in model.main_steps]
     eager = [(row, [at for at in nodes if tree.kind[at] == EAGER]) for row, nodes in below]
     edits = [compiled_at(model, row, ops) for row, ops in eager if ops]

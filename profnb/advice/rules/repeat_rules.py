@@ -77,11 +77,7 @@ def runs_in_a_loop(model: Model) -> Proposals:
         )  # fmt: skip
 
 
-_EVERY = "if {0} % {1} == 0: do it at every {1}th {0} only, or {2}."
-_SELDOM_IN_CALLBACK = {
-    False: _EVERY.format("epoch", SELDOM, "on a part of the data"),
-    True: _EVERY.format("batch", SELDOM, "at the end of an epoch"),
-}
+_EVERY = f"if {{0}} % {SELDOM} == 0: do it at every {SELDOM}th {{0}} only, or {{1}}."
 _TELLING = (parts.CALL, parts.CHECKPOINTING, parts.LINES, parts.CALLS, parts.EAGER)
 
 
@@ -100,7 +96,8 @@ def callbacks(model: Model) -> Proposals:
         name = quoted(hook)
         below = {at for row in rows for at in tree.rows_below(row)[1:].tolist()}
         most = [at for at in below if 2 * tree.wall_ps[at] > took and tree.kind[at] in _TELLING]
-        inside, code = "", _SELDOM_IN_CALLBACK["batch_" in hook]
+        each = ("batch", "at the end of an epoch"), ("epoch", "on a part of the data")
+        inside, code = "", _EVERY.format(*each["batch_" not in hook])
         if most:  # the outermost of them
             at = min(most)
             is_eager = tree.kind[at] == parts.EAGER
@@ -109,13 +106,13 @@ def callbacks(model: Model) -> Proposals:
             if calls > times and tree.name[at] in _ONCE:
                 inside += f" ({count_text(calls)} calls)"
                 code = f"Call model.{tree.name[at]} once over all data. Or less often: {code}"
-        edit = _less_often(model, rows)
         yield Proposal(
             "callback", f"Run {name} less often",
             f"{name} ran {count_text(times)} times and took {duration_text(took)}, "
             f"{duration_text(took / times)} each{inside}.",
             code, "https://keras.io/api/callbacks/",
-            [edit, *model.steps_behind(times, took)], tree.line[rows[0]], {"without": hook},
+            [_less_often(model, rows), *model.steps_behind(times, took)], tree.line[rows[0]],
+            {"without": hook},
         )  # fmt: skip
 
 
