@@ -44,6 +44,14 @@ def test_an_op_is_called_by_its_layer_and_what_it_does(name, kind, said, about):
     assert title.full.startswith(name.removeprefix("StatefulPartitionedCall/"))
 
 
+def test_scopes_inside_of_a_known_layer_are_its_ops():
+    op, kind = "gradient_tape/decoder_1/up_1_2/conv_transpose/Conv2DBackpropFilter", "Conv2DBackpropFilter"
+    title = op_title(op, kind, {("decoder_1", "up_1_2"): "vae/decoder/up_1", ("decoder_1",): "vae/decoder"})
+    assert (title.name, title.about) == ("up_1 · backward (filter)", "in vae/decoder")
+    assert title.full == f"vae/decoder/up_1/conv_transpose/Conv2DBackpropFilter\nrecorded as {op}"
+    assert op_title(op, kind).name == "conv_transpose · backward (filter)"  # of which nobody knows a layer
+
+
 @pytest.mark.parametrize(
     "name",
     [
