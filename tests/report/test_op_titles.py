@@ -1,6 +1,7 @@
 """What a person calls an op: its layer, its direction and what it does; its own name stays under the pointer."""
 
 import json
+import re
 from html import unescape
 
 import pytest
@@ -131,3 +132,11 @@ def test_an_op_is_found_by_its_own_name_in_the_page_and_behind_it():
         "in net",
         "gradient_tape/net/conv2d_19/Conv2D/Conv2DBackpropFilter",
     ]
+
+
+def test_an_op_whose_name_tells_no_layer_says_where_it_ran_and_is_found_by_it():
+    ops = op_table([(False, "aten::mm", "", 2, 9, 9), (False, "aten::add", "", 1, 5, 5), (False, "aten::sum", "", 1, 2, 2)])
+    html = ops_section(ops, callers={"aten::mm": ["Net/a", "Net/b"], "aten::add": ["Net/b"]}).html
+    assert "in 2 layers" in html and "in Net/b" in unescape(re.sub("<[^>]+>", "", html))
+    (part, *_) = json.loads(unescape(html.partition("data-rows='")[2].partition("'>")[0]))["parts"]
+    assert part["words"].split("\n") == ["Net/a/ Net/b/", "Net/b/", ""]
