@@ -245,6 +245,11 @@ class Model:
             return begin
         title = begin.rpartition(":")[0]
         lines = [part for part in cell.parts if part.part == parts.OTHER and part.file]
-        there = [part for part in lines if file_title(part.file, cell.cells) == title]
+        others = set(self.tree.line) - {begin}  # of other functions, and what they call
+        there = [
+            part
+            for part in lines
+            if file_title(part.file, cell.cells) == title and f"{title}:{part.line}" not in others
+        ]
         longest = max(there, key=lambda part: part.wall_ns, default=None)
         return begin if longest is None else f"{title}:{longest.line}"

@@ -144,7 +144,7 @@ class ComparisonView:
             op_ps = op_time(traces.studies[0]), op_time(traces.studies[1])
             sections += [layer_section(labels, traces.layers, op_ps, traces.frameworks)]
         else:
-            sections += [_op_section(labels, traces.ops), _event_section(labels, traces.events)]
+            sections += [_op_section(labels, traces), _event_section(labels, traces.events)]
         return [section for section in sections if section.rows or section.plain]
 
     def figures(self) -> dict[str, dict[str, Any]]:
@@ -263,11 +263,13 @@ def _category_section(labels: tuple[str, str], rows: Sequence[CategoryDifference
     return _differences(CATEGORY_DIFFERENCES, rows, labels, columns, title, bar=bar)
 
 
-def _op_section(labels: tuple[str, str], ops: Sequence[OpDifference]) -> Section:
+def _op_section(labels: tuple[str, str], traces: TracePair) -> Section:
+    ops, (first, second) = traces.ops, traces.studies
     shown = [row for row in ops if row.difference_ps][:_SHOWN_OPS]
     whole = sum(abs(row.difference_ps) for row in ops) or 1.0
     share = sum(abs(row.difference_ps) for row in shown) / whole
-    titles = op_titles([row.op_name for row in shown], [row.op_type for row in shown])
+    layers = {**first.layers.names, **second.layers.names}  # an op is called as B calls it
+    titles = op_titles([row.op_name for row in shown], [row.op_type for row in shown], layers)
     columns = (
         Shown("op", lambda at: titles[at].cell),
         "side",

@@ -88,6 +88,7 @@ class Finder:
     # the same columns, a row per kind; None in the table of kinds itself
     kinds: "Section | None" = None
     kind_of: Sequence[int] = ()  # the row of ``kinds`` that each row belongs to
+    words: Sequence[str] = ()  # what else than its name each row is found by
 
 
 @dataclass(frozen=True)
@@ -279,6 +280,8 @@ def _script_part(section: Section, in_page: int) -> dict[str, Any]:
             "sides": [names.index(side) for side in finder.sides] if len(names) > 1 else [],
             "weights": list(finder.weights),
         }
+        if any(finder.words):
+            part["words"] = _ROW.join(words.translate(_CONTROL_MARKS) for words in finder.words)
     return part
 
 

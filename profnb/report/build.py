@@ -129,7 +129,7 @@ def build_report(
         sections=[*_sections(study), *filled, *_tree_sections(tree), *machine],
         advice=None if (steps.is_window or not answer) and not advice else advice,
         foot=_foot(study),
-        again="" if study.program.is_jax or study.program.is_pytorch else again,
+        again=again,
         lines=_lines_of(study.recording.source, advice),
     )
 

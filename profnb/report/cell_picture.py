@@ -220,6 +220,8 @@ def _leads_to(tree: CellTree, row: int, places: Places) -> str:
         return f"Ops\t{words}" if words else "Layers"
     if kind == OP and name not in _NAMELESS:
         return f"Ops\t{name}"
+    if kind == parts.EAGER:
+        return "Ops"
     if kind == parts.INPUT:
         return "Input"
     if kind in (*STEPS, *CATEGORIES, parts.GAPS):

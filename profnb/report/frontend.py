@@ -305,7 +305,7 @@ def _sections_of(study: Study, choice: _Choice) -> list[Section]:
     sections = []
     ops = sum_op_runs(study.ops.runs, choice.within)
     if len(ops):
-        sections.append(ops_section(ops, choice.words, study.layers.names))
+        sections.append(ops_section(ops, choice.words, study.layers.names, study.layers.callers))
     sections += layer_sections(study.layers.table_of(choice.rows, choice.of_steps), choice.words)
     lines = study.source.lines_of(choice.within, choice.times_ps)
     if lines is not None and any(lines.file):

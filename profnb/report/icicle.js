@@ -39,7 +39,9 @@ class Icicle {
     /** @type {Map<number, HTMLElement>} */
     this.drawn = new Map();
     box.replaceChildren();
-    this.path = addElement('nav', box, 'display:flex;flex-wrap:wrap;align-items:center;gap:0 6px;min-height:22px;font-size:12px');
+    this.path = addElement('div', box, 'display:flex;flex-wrap:wrap;align-items:center;gap:0 6px;min-height:22px;font-size:12px');
+    this.path.className = 'profnb-path';
+    this.path.setAttribute('role', 'group');  // no landmark: a page may have several
     this.path.setAttribute('aria-label', 'path to the node shown');
     this.stage = addElement('div', box, `position:relative;overflow:hidden;height:${ICICLE_ROW * Math.min(Math.max(...this.depth) + 1, ICICLE_LEVELS)}px;font-size:12px`);
     this.stage.setAttribute('role', 'tree');

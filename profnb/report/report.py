@@ -360,13 +360,13 @@ def _cell_sentence(cell: CellWords) -> Markup:
             name = square.format(share.colour, name)
         if share.node is not None:
             name = led.format(share.node, name)
-        remark = Markup(" ({})").format(led_names(share.remark)) if share.remark else ""
         end = "." if row == last else ","
-        named.append(
-            Markup('<span style="display:inline-block">{} {}{}{}</span>').format(
-                name, unbroken(share.percent), remark, end
-            )
-        )
+        said = Markup('<span style="display:inline-block">{} {}{}</span>')
+        if share.remark:  # goes on in the line, so that two lines hold most headlines
+            first = said.format(name, unbroken(share.percent), "")
+            named.append(Markup("{} ({}){}").format(first, led_names(share.remark), end))
+        else:
+            named.append(said.format(name, unbroken(share.percent), end))
     return Markup("{} {}").format(unbroken(cell.head), Markup(" ").join(named))
 
 

@@ -4,7 +4,7 @@
 
 /**
  * @typedef {{up: number, of: (number | null)[]}} Ranks
- * @typedef {{rest: string, ranks: (Ranks | number | null)[], palette: string[], colours: number[], searches?: string,
+ * @typedef {{rest: string, ranks: (Ranks | number | null)[], palette: string[], colours: number[], searches?: string, words?: string,
  *   noun: string, hidden: number, sides: number[], weights: number[]}} Part
  * @typedef {{shown: number, numbers: number[], by: number, parts: Part[], wholes?: Record<string, number>,
  *   measure: string, running: number, kind_of: number[]}} TableData
@@ -84,14 +84,14 @@ class ReportTable {
    */
   makeRows(part, inPage) {
     const rest = part.rest ? part.rest.split('\n').map((line, i) => this.makeRow(line, part.palette[part.colours[i]])) : [];
-    const searches = (part.searches || '').split('\n');
+    const searches = (part.searches || '').split('\n'), words = (part.words || '').split('\n');
     const isKinds = part !== this.data.parts[0], isOps = Boolean(this.data.wholes) && hasTimeline();
     return [...inPage, ...rest].map((tr, at) => {
       const cell = tr.cells[1], name = (cell.title || cell.textContent || '').split(' ')[0];  // as it was recorded
       if (searches[at]) makeLink(tr, 'find its ops', () => findOps(this.box, searches[at]));
       else if (isKinds) makeLink(tr, `show its ${this.data.parts[0].noun}`, () => this.open(at));
       else if (isOps) makeLink(tr, 'find its events in the timeline', () => follow(this.box, ['', name, 'timeline']));
-      return {at, tr, name, text: `${cell.textContent} ${cell.title}`.toLowerCase()};
+      return {at, tr, name, text: `${cell.textContent} ${cell.title} ${words[at] || ''}`.toLowerCase()};
     });
   }
 

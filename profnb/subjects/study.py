@@ -14,7 +14,7 @@ import numpy as np
 
 from profnb.capture.memory.memory_records import CPU
 from profnb.capture.source.source_records import GraphShapes
-from profnb.core.columns import Bools, Int64s, look_up
+from profnb.core.columns import Bools, Int64s, group, look_up
 from profnb.core.table import T
 from profnb.steps.spine import Spine
 from profnb.steps.streams import working_devices
@@ -47,7 +47,7 @@ from profnb.subjects.layers.layer_rows import LayerRows
 from profnb.subjects.layers.layer_table import LayerTable, tabulate_layers
 from profnb.subjects.layers.layer_times import LayerTimes, hand_out_ops
 from profnb.subjects.layers.memory_kinds import AllocatorPeak, name_peak, name_program
-from profnb.subjects.layers.name_scopes import LayerNames
+from profnb.subjects.layers.name_scopes import Callers, LayerNames
 from profnb.subjects.memory.allocators import Allocator, find_allocators, tabulate_samples
 from profnb.subjects.memory.peak import (
     measure_memory,
@@ -308,6 +308,17 @@ class Layers(_Subject):
         """The names of the models' layers, by the scopes of their calls."""
         rows = self.times.rows
         return {place.scope: rows.layers[place.row].path for place in rows.layer_places}
+
+    @cached_property
+    def callers(self) -> Callers:
+        """The layers that ops of a name ran in, where the name does not tell: of PyTorch."""
+        if self.called is None:
+            return {}
+        runs, code = self.study.ops.runs, self.called.code
+        pairs = np.unique(np.stack([runs.code, code])[:, code >= 0], axis=1).T.tolist()
+        paths = ["/".join(scope.path) for scope in self.called.scopes]
+        rows = group((runs.keys[key][0], paths[at]) for key, at in pairs if paths[at])
+        return {name: sorted(set(said)) for name, said in rows.items()}
 
     def _times_of(self, rows: Int64s, within: Bools) -> LayerTimes:
         study = self.study

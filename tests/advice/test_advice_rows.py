@@ -152,10 +152,10 @@ def test_the_line_is_one_that_the_magic_understands():
     assert parse_argstring(ProfnbMagics.tfprofile_cell, again_line("a b/c.pb").removeprefix("%%tfprofile ")).vs == "a b/c.pb"
 
 
-def test_a_trace_of_pytorch_is_not_measured_by_a_cell(shared_traces):
+def test_a_trace_of_pytorch_is_measured_by_a_cell_as_any_other(shared_traces):
     profile = profnb.load(shared_traces / "judged" / "kineto-h100-vit.json.gz")
     profile.opened_as = "x.json.gz"
-    assert profile._report.again == ""
+    assert profile._report.again == "%%tfprofile --vs x.json.gz"
 
 
 def test_no_word_of_ours_is_half_code():

@@ -424,7 +424,7 @@ def test_the_tree_of_the_cell_fills_the_width_and_cuts_no_label(open_page, tmp_p
 
 def test_a_person_goes_into_the_tree_and_back_by_mouse_and_by_keyboard(open_page, tmp_path):
     page = open_page(notebook_page(recorded_cell(), tmp_path / "r.html"), width=1366).page
-    path = page.locator(".profnb-icicle nav")
+    path = page.locator(".profnb-icicle .profnb-path")
     item = lambda name: page.locator(".profnb-icicle [role=treeitem]", has_text=name).first  # noqa: E731
     item("Pause.on_epoch_end").click()
     assert path.inner_text().split("\n")[0].startswith("the cell")
@@ -447,9 +447,9 @@ def test_a_person_goes_into_the_tree_and_back_by_mouse_and_by_keyboard(open_page
 def test_what_the_headline_names_leads_to_its_node_and_a_layer_to_its_ops(open_page, tmp_path):
     page = open_page(notebook_page(recorded_cell("fit_of_a_small_cnn"), tmp_path / "r.html"), width=1366).page
     page.get_by_role("button", name="train steps").first.click()
-    assert "train steps" in page.inner_text(".profnb-icicle nav")
+    assert "train steps" in page.inner_text(".profnb-icicle .profnb-path")
     page.locator(".profnb-named").get_by_role("button", name="conv2d_1").first.click()  # the path leads there by its whole name
-    assert "sequential/conv2d_1" in page.inner_text(".profnb-icicle nav")
+    assert "sequential/conv2d_1" in page.inner_text(".profnb-icicle .profnb-path")
     page.get_by_role("button", name="show its ops").click()
     names = page.locator(".profnb-tab[data-tab=Ops] tr td:nth-child(2)").all_inner_texts()
     assert names and all(name.startswith("conv2d_1 ·") for name in names)  # and not conv2d_1_2, as a graph has it

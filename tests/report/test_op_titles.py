@@ -1,6 +1,7 @@
 """What a person calls an op: its layer, its direction and what it does; its own name stays under the pointer."""
 
 import json
+import re
 from html import unescape
 
 import pytest
@@ -42,6 +43,14 @@ def test_an_op_is_called_by_its_layer_and_what_it_does(name, kind, said, about):
     title = op_title(name, kind)
     assert (title.name, title.about) == (said, about)
     assert title.full.startswith(name.removeprefix("StatefulPartitionedCall/"))
+
+
+def test_scopes_inside_of_a_known_layer_are_its_ops():
+    op, kind = "gradient_tape/decoder_1/up_1_2/conv_transpose/Conv2DBackpropFilter", "Conv2DBackpropFilter"
+    title = op_title(op, kind, {("decoder_1", "up_1_2"): "vae/decoder/up_1", ("decoder_1",): "vae/decoder"})
+    assert (title.name, title.about) == ("up_1 · backward (filter)", "in vae/decoder")
+    assert title.full == f"vae/decoder/up_1/conv_transpose/Conv2DBackpropFilter\nrecorded as {op}"
+    assert op_title(op, kind).name == "conv_transpose · backward (filter)"  # of which nobody knows a layer
 
 
 @pytest.mark.parametrize(
@@ -123,3 +132,11 @@ def test_an_op_is_found_by_its_own_name_in_the_page_and_behind_it():
         "in net",
         "gradient_tape/net/conv2d_19/Conv2D/Conv2DBackpropFilter",
     ]
+
+
+def test_an_op_whose_name_tells_no_layer_says_where_it_ran_and_is_found_by_it():
+    ops = op_table([(False, "aten::mm", "", 2, 9, 9), (False, "aten::add", "", 1, 5, 5), (False, "aten::sum", "", 1, 2, 2)])
+    html = ops_section(ops, callers={"aten::mm": ["Net/a", "Net/b"], "aten::add": ["Net/b"]}).html
+    assert "in 2 layers" in html and "in Net/b" in unescape(re.sub("<[^>]+>", "", html))
+    (part, *_) = json.loads(unescape(html.partition("data-rows='")[2].partition("'>")[0]))["parts"]
+    assert part["words"].split("\n") == ["Net/a/ Net/b/", "Net/b/", ""]

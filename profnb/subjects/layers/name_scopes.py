@@ -32,6 +32,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from profnb.core.units import counted_text
 from profnb.subjects.ops.op_table import OPTIMIZERS
 from profnb.trace.names import kernel_title, without_call, without_number, without_numbers
 
@@ -146,18 +147,33 @@ _KERNEL = ("void ", "at::native::")  # a device's work that has no op is named b
 # ``net/conv2d_1``, and called so everywhere.
 LayerNames = Mapping[tuple[str, ...], str]
 NO_LAYERS: LayerNames = {}
+# The paths of the layers that ops of a name ran in, where the name does not tell.
+Callers = Mapping[str, Sequence[str]]
+NO_CALLERS: Callers = {}
 
 
 def op_titles(
-    names: Sequence[str], types: Sequence[str], layers: LayerNames = NO_LAYERS
+    names: Sequence[str],
+    types: Sequence[str],
+    layers: LayerNames = NO_LAYERS,
+    callers: Callers = NO_CALLERS,
 ) -> list[OpTitle]:
     """Name several ops of one table; where two would read alike, their own names stand behind."""
-    titles = [op_title(name, kind, layers) for name, kind in zip(names, types, strict=True)]
+    titles = [
+        op_title(name, kind, layers)._replace(about=_called_in(callers[name]))
+        if name in callers
+        else op_title(name, kind, layers)
+        for name, kind in zip(names, types, strict=True)
+    ]
     often = Counter((name, about) for name, about, _ in set(titles))
     return [
         title._replace(about=title.full) if often[title.name, title.about] > 1 else title
         for title in titles
     ]
+
+
+def _called_in(paths: Sequence[str]) -> str:
+    return f"in {paths[0]}" if len(paths) == 1 else f"in {counted_text(len(paths), 'layer')}"
 
 
 def op_title(op_name: str, op_type: str = "", named: LayerNames = NO_LAYERS) -> OpTitle:
@@ -176,8 +192,10 @@ def op_title(op_name: str, op_type: str = "", named: LayerNames = NO_LAYERS) -> 
         inner = "/".join(part.removeprefix("update_") for part in scope.path[1:-1])
         return OpTitle(f"{scope.path[0]} · {scope.path[-1]}", _joined(kind, inner), full)
     layers = layer_scope(scope)
+    ends = [end for end in range(1, len(layers) + 1) if layers[:end] in named]
+    layers = layers[: max(ends, default=len(layers))]  # scopes inside of a known layer are its ops'
     inside = scope.path[len(layers) :]
-    if layers in named:
+    if ends:
         path = named[layers]
         layers = tuple(path.split("/"))
         full = f"{'/'.join((path, *inside))}\nrecorded as {full}"

@@ -11,7 +11,13 @@ from profnb.core.units import count_text, duration_text, percent_text
 from profnb.drawing.markup import Cell, plain_table
 from profnb.drawing.section import Bar, Finder, Section, Shown, section_of
 from profnb.drawing.theme import colour_of
-from profnb.subjects.layers.name_scopes import NO_LAYERS, LayerNames, op_titles
+from profnb.subjects.layers.name_scopes import (
+    NO_CALLERS,
+    NO_LAYERS,
+    Callers,
+    LayerNames,
+    op_titles,
+)
 from profnb.subjects.ops.op_table import OPS, OpTable
 from profnb.subjects.study import Study
 from profnb.trace.names import without_call
@@ -29,7 +35,7 @@ def ops_sections(study: Study) -> list[Section]:
     ops, scope = study.ops.steady, study.scope
     if not len(ops):  # the steps themselves ran none
         ops, scope = study.ops.table, _EVERYTHING
-    return [ops_section(ops, scope, study.layers.names)] if len(ops) else []
+    return [ops_section(ops, scope, study.layers.names, study.layers.callers)] if len(ops) else []
 
 
 def sum_by_type(ops: OpTable) -> OpTable:
@@ -49,8 +55,20 @@ def sum_by_type(ops: OpTable) -> OpTable:
     )
 
 
-def ops_section(ops: OpTable, scope: str = _EVERYTHING, layers: LayerNames = NO_LAYERS) -> Section:
-    """The table of all ops of some scope, and of their types, for a reader to search."""
+def ops_section(
+    ops: OpTable,
+    scope: str = _EVERYTHING,
+    layers: LayerNames = NO_LAYERS,
+    callers: Callers = NO_CALLERS,
+) -> Section:
+    """The table of all ops of some scope, and of their types, for a reader to search.
+
+    Args:
+        ops: The ops.
+        scope: What they are of.
+        layers: What layers are called, by the scopes in ops' names.
+        callers: The layers that ops ran in whose names do not tell.
+    """
     types = sum_by_type(ops)
     keys = zip(types.is_device.tolist(), types.op_name[:_MOST_OPS_LISTED], strict=False)
     place = {key: at for at, key in enumerate(keys)}
@@ -60,10 +78,15 @@ def ops_section(ops: OpTable, scope: str = _EVERYTHING, layers: LayerNames = NO_
         "ops",
         kinds=_section(types, None, finder=_finder(types, "types")),
         kind_of=[place.get((side, op_type or "-"), -1) for side, op_type in listed],
+        words=[
+            " ".join(f"{path}/" for path in callers.get(name, ()))
+            for name in ops.op_name[:_MOST_OPS_LISTED]
+        ],
     )
     return _section(
         ops,
         layers,
+        callers,
         finder=finder,
         plain=_text(ops, scope),
         sentence=f"Of {scope}; p.ops has the whole capture." if scope != _EVERYTHING else "",
@@ -76,7 +99,9 @@ def _names(ops: OpTable, most: int) -> list[tuple[str, str]]:
     return [(without_call(n)[:_LONGEST_OP_NAME], kind[:_LONGEST_OP_NAME]) for n, kind in named]
 
 
-def _section(ops: OpTable, layers: LayerNames | None, **rest: Any) -> Section:
+def _section(
+    ops: OpTable, layers: LayerNames | None, callers: Callers = NO_CALLERS, **rest: Any
+) -> Section:
     """The first rows, of types where there are no layers; the side is named only where there are two."""
     names = _names(ops, _MOST_OPS_LISTED)
     fractions = np.nan_to_num(ops.self_fraction)
@@ -86,7 +111,9 @@ def _section(ops: OpTable, layers: LayerNames | None, **rest: Any) -> Section:
     if layers is None:
         cells: list[Cell] = [(name, "", kind) for name, kind in names]
     else:
-        titles = op_titles([name for name, _ in names], [kind for _, kind in names], layers)
+        titles = op_titles(
+            [name for name, _ in names], [kind for _, kind in names], layers, callers
+        )
         cells = [title.cell for title in titles]
     section = section_of(
         OPS,
