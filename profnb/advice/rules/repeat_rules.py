@@ -110,9 +110,8 @@ def callbacks(model: Model) -> Proposals:
             "callback", f"Run {name} less often",
             f"{name} ran {count_text(times)} times and took {duration_text(took)}, "
             f"{duration_text(took / times)} each{inside}.",
-            code, "https://keras.io/api/callbacks/",
-            [_less_often(model, rows), *model.steps_behind(times, took)], tree.line[rows[0]],
-            {"without": hook},
+            code, "https://keras.io/api/callbacks/", [_less_often(model, rows),
+            *model.steps_behind(times, took)], tree.line[rows[0]], {"without": hook},
         )  # fmt: skip
 
 
