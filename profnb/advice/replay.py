@@ -6,7 +6,8 @@ nothing else could go on is "device compute". So an edit of the thread's own wor
 edit of the device's work saves at most that, and at least what the host's hidden work leaves of it.
 
 Nothing is assumed to become free: an edit says what remains at least and at most. What looks may be wrong by
-has nothing to do with that, so the two make a range as independent errors do: the root of their squares.
+has nothing to do with that, so the two make a range as independent errors do: the root of their squares. No
+more is promised than the time that an edit speaks of, which the advice names.
 Edits of the same node count once: the one that comes first takes what it speaks of, and leaves the others
 their share of the rest.
 """
@@ -49,19 +50,16 @@ class Saving:
     Attributes:
         low_ps: At least.
         high_ps: At most.
+        middle_ps: The middle, however little time there is to save.
         once_ps: What the change costs once beside, at least and at most.
         taken: How much of each node's time they spoke of, 0 to 1, shape (N,).
     """
 
     low_ps: float = 0.0
     high_ps: float = 0.0
+    middle_ps: float = 0.0
     once_ps: tuple[float, float] = (0.0, 0.0)
     taken: Floats = field(default_factory=lambda: np.zeros(0))
-
-    @property
-    def middle_ps(self) -> float:
-        """The middle of the range."""
-        return (self.low_ps + self.high_ps) / 2
 
 
 def replay(tree: CellTree, edits: Iterable[Edit], before: Saving | None = None) -> Saving:
@@ -73,7 +71,7 @@ def replay(tree: CellTree, edits: Iterable[Edit], before: Saving | None = None) 
         before: What other edits have taken already; the saving is what these add.
     """
     taken = np.zeros(len(tree)) if before is None else before.taken.copy()
-    saved = spread = squares = first = last = 0.0
+    saved = spoken = spread = squares = first = last = 0.0
     for edit in edits:
         spoken_ps = tree.self_ps[edit.rows] * edit.share
         left_ps = spoken_ps * (1 - taken[edit.rows])
@@ -81,13 +79,14 @@ def replay(tree: CellTree, edits: Iterable[Edit], before: Saving | None = None) 
         share = left / whole if whole else 0.0
         least, most = (min(end * share, left) for end in (edit.least_ps, edit.most_ps))
         first, last = first + share * edit.once_ps[0], last + share * edit.once_ps[1]
+        spoken += left
         saved += left - (least + most) / 2
         spread += (most - least) / 2
         squares += (tree.error_of(edit.rows) * edit.share * share) ** 2
         taken[edit.rows] += (1 - taken[edit.rows]) * edit.share
     either = math.sqrt(spread**2 + squares)
-    low, high = (min(max(end, 0.0), tree.whole_ps) for end in (saved - either, saved + either))
-    return Saving(low, high, (first, last), taken)
+    low, high = (min(max(end, 0.0), spoken) for end in (saved - either, saved + either))
+    return Saving(low, high, saved, (first, last), taken)
 
 
 def scale(
