@@ -92,6 +92,14 @@ def test_looks_make_the_range_as_wide_as_chance_does():
     assert (some.low_ps / MS, some.high_ps / MS) == pytest.approx((260, 500), abs=0.1)
 
 
+def test_the_own_function_that_takes_much_of_what_is_waited_for():
+    rows = (-1, "cell", "", 0, 0), (0, "input", "", 100, 0), (1, "own lines", "bags", 250, 0), (1, "own lines", "", 400, 0), (0, "own lines", "g", 900, 0)
+    name, share, _ = Model(tree_of(*rows)).own_within([1])
+    assert (name, share) == ("`bags`", pytest.approx(250 / 750))
+    assert Model(tree_of(*rows[:2], (1, "own lines", "bags", 30, 0))).own_within([1]) is None  # less than a quarter
+    assert Model(tree_of(*rows)).own_within([]) is None
+
+
 def test_the_changes_of_a_tree_by_hand(monkeypatch):
     model = Model(TREE, cores=2)
     monkeypatch.setattr("profnb.advice.cell_model.typical_costs", lambda: Costs((MS, 2 * MS), (MS, 3 * MS), MS))
@@ -222,7 +230,7 @@ def test_a_change_of_a_real_cell():
     assert hook.wall_ms == pytest.approx(tree.wall_ms.iloc[0])
     without_us = 1 - tree.self_ms[tree.kind == "profnb"].sum() / hook.wall_ms  # a saving is a share of the cell without profnb
     took = tree.wall_ms["Score.on_epoch_end"] / without_us
-    assert hook.saves_ms[0] <= took <= hook.saves_ms[1] or took == pytest.approx(hook.wall_ms)
+    assert hook.saves_ms[0] <= took <= hook.saves_ms[1] * (1 + 1e-9) or took == pytest.approx(hook.wall_ms)
     assert p.what_if(without="predict").saves_ms[1] <= hook.saves_ms[1] + 1e-6
     restarts = p.what_if(epochs_restart_free=True)
     assert 0 <= restarts.saves_ms[0] <= restarts.saves_ms[1] < hook.wall_ms
