@@ -108,7 +108,9 @@ def written_by(file, count, processes, begin=0):
     """Processes that each write so many runs, and print the number of each one that is kept."""
     code = f"""
         import sys; from pathlib import Path
+        from profnb.history import store
         from profnb.history.store import Run, write_run
+        store._PATIENCE_S = 120  # a user waits for 5 s, no write of many on a busy machine
         for number in range({count}):
             write_run(Path(sys.argv[1]), Run(key=f"{{sys.argv[2]}}-{{number}}", cell="abcd", tree=[[-1, "cell", "", 0, 1.0]] * 40))
             print(number, flush=True)

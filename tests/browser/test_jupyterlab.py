@@ -250,7 +250,7 @@ def test_a_click_on_a_run_of_the_history_opens_its_report(opened):
     runs.first.click()
     page.page.wait_for_selector(".profnb-run [role=tab]", timeout=PATIENCE_MS)
     settle(page.page)
-    assert re.search(r"(?s)Of [\d.]+ m?s: .*\d+ train steps, median", page.page.inner_text(".profnb-run"))
+    assert re.search(r"(?s)Of [\d.]+\s+m?s: .*\d+ train steps, median", page.page.inner_text(".profnb-run"))
     page.page.get_by_role("tab", name="Ops").first.click()
     assert page.count(f".profnb-run {ROWS}") > 1
     page.shot("lab-history-run")
