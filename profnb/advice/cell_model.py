@@ -16,6 +16,7 @@ from profnb.causes.cell_tree import PHASE_OF_STEPS, STEADY_STEPS, CellTree
 from profnb.causes.numbers import CALL_PS, LEFT, QUARTER
 from profnb.causes.python_work import python_alone_share, share_without_programs
 from profnb.causes.repeats import Passes, find_passes
+from profnb.core.printable import quoted
 from profnb.core.units import PS_PER_MS
 from profnb.steps.activities import CATEGORIES
 from profnb.steps.program_kind import ProgramKind
@@ -236,6 +237,20 @@ class Model:
         passes, gaps = find_passes(study), max(len(study.steps) - 1, 1)
         of_all = (len(study.step_times) - 1) / gaps if self.has_looks else 1.0
         return replace(passes, count=round(passes.count * of_all), ends=round(passes.ends * of_all))
+
+    def own_within(self, nodes: Sequence[int]) -> tuple[str, float, str] | None:
+        """The own function that takes most of some nodes' time: its name, its share of it, where it begins.
+
+        Returns:
+            None where that is less than a quarter.
+        """
+        tree, below = self.tree, self.tree.with_below(nodes).tolist()
+        named = [row for row in below if tree.kind[row] == parts.LINES and tree.name[row]]
+        most = max(named, key=lambda row: tree.wall_ps[row], default=0)
+        share = float(tree.wall_ps[most] / max(tree.wall_ps[list(nodes)].sum(), 1))
+        if not named or share < QUARTER:
+            return None
+        return quoted(tree.name[most]), share, tree.line[most]
 
     def own_line(self, row: int) -> str:
         """The line of an own function's file that takes most; where nobody knows, where it begins."""

@@ -21,7 +21,7 @@ from profnb.capture.models.layer_facts import WITHOUT_CUDNN, LayerFacts
 from profnb.causes.numbers import CLOSE_PS, FEWEST, LEAST_SHARE, LONG_OP_PS
 from profnb.core.columns import Bools, Int64s
 from profnb.steps.activities import FIRST_OF_DEVICE
-from profnb.steps.nesting import is_inside, outermost_of
+from profnb.steps.nesting import is_inside, last_around, nearest_of, outermost_of
 from profnb.subjects.advising import (
     Spans,
     in_periods,
@@ -30,6 +30,7 @@ from profnb.subjects.advising import (
     spans_of,
     usual_share_beyond,
 )
+from profnb.subjects.layers.called_scopes import find_makers, find_nodes
 from profnb.subjects.study import Study
 from profnb.subjects.xla.hlo_ops import width_of_hlo
 from profnb.trace.names import JIT_CALL, called_function, compiled_program
@@ -156,18 +157,33 @@ def _largest_program(study: Study, functions: set[str]) -> str:
 
 
 def find_torch_ops(study: Study) -> Pieces | None:
-    """The ops that PyTorch starts one by one on a CPU; those that take long compute."""
+    """The ops that PyTorch starts one by one on a CPU; those that take long compute.
+
+    The way back of an op takes long where all its nodes of autograd do: a GRU is one op with hundreds.
+    """
     trace, roots = study.trace, study.steps.roots
     if not study.has_steps or study.program.has_device or not roots.size:
         return None
     is_op = _is_torch_op(study) & (trace.lines.of_event == trace.lines.of_event[roots[0]])
     is_op &= np.isin(study.groups.step, study.summary.counted)
-    ops = outermost_of(is_op, study.groups.parent)
+    every = outermost_of(is_op, study.groups.parent)
+    ops = every[~_is_of_long_way_back(study, every)]
     each = ops.size / study.summary.counted.size
     if each < FEWEST:
         return None
-    spans, starts = _with_pauses(study, ops, ops)
+    spans, starts = _with_pauses(study, ops, every)
     return Pieces(each, starts, ops, np.ones(ops.size, np.bool_), spans, _of_device(study))
+
+
+def _is_of_long_way_back(study: Study, ops: Int64s) -> Bools:
+    """Mark those of N outermost ops that are nodes of one op whose nodes take long together, shape (N,)."""
+    trace = study.trace
+    is_node = find_nodes(trace)
+    nodes = ops[is_node[ops]]
+    made = find_makers(trace, nodes, nearest_of(study.groups.parent, is_node) >= 0)
+    maker = np.where(made >= 0, last_around(trace, ops, made), -1)
+    took = np.bincount(maker + 1, trace.events.duration_ps[nodes], ops.size + 1)[maker + 1]
+    return np.isin(ops, nodes[(maker >= 0) & (took > LONG_OP_PS)])
 
 
 def _is_torch_op(study: Study) -> Bools:

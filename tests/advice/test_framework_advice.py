@@ -276,6 +276,27 @@ def test_ops_that_compute_are_not_small(settings):
     assert "small-ops" not in said(many_ops(**settings))
 
 
+def there_and_back(ops):
+    """24 nodes of autograd of 10 us each, 20 us apart, that so many ops of the way forward made."""
+
+    def step(at, base):
+        def numbered(name, begin, took, number, forward=0):
+            return (*op(name, base + begin, took)[:-1], {"Sequence number": 100 * at + number, "Fwd thread id": forward})
+
+        every = 24 // ops
+        made = [numbered("aten::gru", 5 + 10 * row, 8, row * every) for row in range(ops)]
+        inside = [numbered("aten::mm", 6 + 10 * (n // every) + n % every * 0.2, 0.1, n) for n in range(24)]
+        node = "autograd::engine::evaluate_function: MmBackward0"
+        return [*made, *inside, *(numbered(node, 300 + 30 * n, 10, n, 1) for n in range(24))]
+
+    return loop(step, period=1100)
+
+
+def test_the_way_back_of_one_op_is_one_op_however_many_nodes_it_has():
+    assert "small-ops" not in said(there_and_back(ops=1))
+    assert "48 ops" in said(there_and_back(ops=24))["small-ops"].evidence
+
+
 def region(function, version, begin, took):
     return op(f"Torch-Compiled Region: {function}/{version}", begin, took)
 

@@ -5,6 +5,8 @@ takes W of it, one that works beside them all of it. Given threads it takes that
 computing that itself uses one of them or all; with one thread beside the steps it hides behind C.
 """
 
+from dataclasses import replace
+
 from profnb.advice.cell_model import Model
 from profnb.advice.proposals import Proposal, Proposals, of_trace, propose
 from profnb.advice.replay import once
@@ -197,7 +199,7 @@ def waits_for_batches(model: Model, study: Study) -> Proposals:
     on_the_spot, has_workers, by_index = find_loaders(study)
     why = "The trace does not show how batches are made."
     code, remains = study.program.text_of(READY), (0.0, 1.0)
-    title = "Have the next batch ready"
+    title, where = "Have the next batch ready", ""
     if is_keras:
         why = "Keras makes each batch only when a step asks for data."
         code, remains = _READY_FOR_KERAS, _on_all_cores(model, share, share)
@@ -210,10 +212,17 @@ def waits_for_batches(model: Model, study: Study) -> Proposals:
     elif has_workers:
         why = "The DataLoader's workers did not have the batch ready in time."
         code, remains = _MORE_WORKERS, (0.0, 1.0)
-    yield propose(
-        study, "waiting-for-input", (title, code, "data_performance"),
-        f"{percent_text(share)} of the time the steps wait for the next batch. {why}",
-        *input_scaled(model, *remains, share),
+    if function := model.own_within(model.tree.rows(parts.INPUT)):  # may be made quicker as well
+        name, part, where = function
+        why += f" {name} takes {percent_text(part)} of the waiting."
+        code, remains = f"Vectorize {name}. Or: {code}", (min(1 - part, remains[0]), remains[1])
+    yield replace(
+        propose(
+            study, "waiting-for-input", (title, code, "data_performance"),
+            f"{percent_text(share)} of the time the steps wait for the next batch. {why}",
+            *input_scaled(model, *remains, share),
+        ),
+        where=where,
     )  # fmt: skip
 
 

@@ -4,6 +4,8 @@ Pieces that a compiler puts together: what they compute remains, and one start. 
 again: each time but the first costs a usual step instead.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from profnb.advice.cell_model import Model
@@ -72,7 +74,10 @@ def started_in_pieces(model: Model, study: Study) -> Proposals:
     for find, in_words in _PIECES:
         if pieces := find(study):
             edit, share = _compiled_together(model, pieces)
-            yield from in_words(study, pieces, percent_text(share), edit)
+            name, part, where = model.own_within(model.main_steps) or ("", 0.0, "")
+            named = f" {name} takes {percent_text(part)} of the steps." if name else ""
+            for one in in_words(study, pieces, percent_text(share), edit):
+                yield replace(one, evidence=one.evidence + named, where=where)
 
 
 def _programs(study: Study, pieces: Pieces, share: str, edit: Edit) -> Proposals:
