@@ -261,9 +261,8 @@ class _Spans:
             (parts.PROFNB, of_profnb, ours, in_own, in_own >= 0),
             (parts.FAILED, log.failed, failed, in_failed, in_own < 0),
         ):
-            walls = np.bincount(
-                where[is_its & (where >= 0)], took[is_its & (where >= 0)], len(named)
-            )
+            chosen = is_its & (where >= 0)
+            walls = np.bincount(where[chosen], took[chosen], len(named))
             for row, (name, *_) in enumerate(named):
                 if listed[row, 0] == listed[row, 1]:  # outside of the cell
                     continue
@@ -282,11 +281,8 @@ class _Spans:
         for row, key in enumerate(self.keys):
             of_key = self.key == row
             walls, traced = wall[of_key], wall[of_key & self.was_traced]
-            untraced = wall[of_key & ~self.was_traced]
-            whole, tracing = int(walls.sum()), 0
-            if traced.size and untraced.size >= _LEAST_UNTRACED:
-                longer = float(np.median(traced) - np.median(untraced))
-                tracing = min(max(int(longer * traced.size), 0), int(traced.sum()) // 2)
+            whole, longer = int(walls.sum()), _longer(walls, self.was_traced[of_key])
+            tracing = min(int(longer * traced.size), int(traced.sum()) // 2)
             calls = self._calls[of_key & ~self.was_traced].sum()
             hooks = min(hooks_ns * int(calls), whole // 10)
             ours.update({_RECORDING: tracing, "hooks": hooks})
@@ -367,6 +363,14 @@ def _which(spans: Int64s, at: Int64s) -> Int64s:
     return which
 
 
+def _longer(took: Int64s, was_traced: Bools) -> float:
+    """Give what traced ones took longer, in median; 0 for nothing, or where there are too few to tell."""
+    traced, untraced = took[was_traced], took[~was_traced]
+    if not traced.size or untraced.size < _LEAST_UNTRACED:
+        return 0.0
+    return max(float(np.median(traced) - np.median(untraced)), 0.0)
+
+
 def _recording_of(turns: TurnRecords, begin: Int64s, end: Int64s) -> list[tuple[str, int, int]]:
     """Find what traced turns of an eager loop took longer than untraced ones, in median, as stretches.
 
@@ -385,14 +389,13 @@ def _recording_of(turns: TurnRecords, begin: Int64s, end: Int64s) -> list[tuple[
     counted = np.append(0, np.cumsum(end - begin))  # of steps that ended before
     apart = until - since - (counted[end.searchsorted(until)] - counted[end.searchsorted(since)])
     was_traced = np.asarray(turns.was_traced, np.bool_)[row[:-1]]
-    if np.count_nonzero(~was_traced) < _LEAST_UNTRACED or not was_traced.any():
+    longer = int(_longer(apart, was_traced))
+    if not longer:
         return []
-    longer = int(np.median(apart[was_traced]) - np.median(apart[~was_traced]))
     behind = np.append(begin, until[-1:])[begin.searchsorted(since)]  # the first step of a turn
     spare = (np.minimum(until, behind) - since - longer)[was_traced]
     at = since[was_traced] + (spare * (np.arange(spare.size) * _GOLDEN % 1)).astype(np.int64)
-    fits = (spare > longer) & (longer > 0)  # no more than half
-    return [(_RECORDING, one, one + longer) for one in at[fits].tolist()]
+    return [(_RECORDING, one, one + longer) for one in at[spare > longer].tolist()]  # half at most
 
 
 def _keys_of_steps(log: StepLog, took: Int64s) -> tuple[list[_Key], Int64s]:
