@@ -241,6 +241,7 @@ def _hold_open(path: Path, inode: int, process: int) -> None:  # noqa: ARG001 - 
 
 
 def _version(database: sqlite3.Connection, path: Path) -> int:
+    database.execute("BEGIN")  # all three of one moment: another process may be making the table
     owner, objects, version = (
         int(database.execute(query).fetchone()[0])
         for query in (
@@ -249,6 +250,7 @@ def _version(database: sqlite3.Connection, path: Path) -> int:
             "PRAGMA user_version",
         )
     )
+    database.execute("COMMIT")
     if owner != _OURS and objects:
         raise HistoryError(
             f"{printable(path.name)} is another program's database. Name another file."

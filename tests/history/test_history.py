@@ -6,7 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import combinations
 from pathlib import Path
 
@@ -68,6 +68,22 @@ def test_a_run_comes_back_as_it_was(file):
 @pytest.mark.slow
 def test_eight_processes_write_at_once_and_none_is_lost(file):
     assert bench.kept_of_many(file, 100, 8) == 800
+
+
+def test_a_file_that_another_process_makes_meanwhile_is_ours(file, monkeypatch):
+    class Overtaken(sqlite3.Connection):
+        def execute(self, query, *given):
+            if query.startswith("SELECT count"):  # whose file it is has been asked, not what is in it
+                monkeypatch.setattr(store, "_connect", connect)
+                with suppress(HistoryError):  # where it has to wait for us
+                    write_run(file, made(1))
+            return super().execute(query, *given)
+
+    connect = store._connect
+    monkeypatch.setattr(store, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(store, "_connect", lambda path: sqlite3.connect(path, isolation_level=None, factory=Overtaken))
+    write_run(file, made(2))
+    assert "2" in [run.key for run in read_runs(file)]
 
 
 @pytest.mark.slow
