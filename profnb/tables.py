@@ -12,7 +12,7 @@ class Tables:
     steps = TableOf("steps.spine", "STEPS", "study")
     step_times = TableOf("steps.spine", "STEP_TIMES", "_step_times")
     events = TableOf("steps.spine", "EVENTS", "study.recorded")
-    ops = TableOf("subjects.ops.op_table", "OPS", "study.ops.table")
+    ops = TableOf("subjects.ops.op_table", "OPS", "study.layers.ops")
     input_pipeline = TableOf("subjects.input.pipeline", "INPUT_PIPELINE", "study.input.pipeline")
     input_waits = TableOf("subjects.input.waiting", "INPUT_WAITS", "study.input.waiting")
     buffers = TableOf("subjects.input.pipeline", "BUFFERS", "study.input.buffer_samples")

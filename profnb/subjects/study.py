@@ -320,6 +320,14 @@ class Layers(_Subject):
         rows = group((runs.keys[key][0], paths[at]) for key, at in pairs if paths[at])
         return {name: sorted(set(said)) for name, said in rows.items()}
 
+    @property
+    def ops(self) -> OpTable:
+        """The ops of the whole capture, each with the row of the table that it counts for."""
+        ops, everywhere = self.study.ops.table, np.ones(len(self.study.trace.events), np.bool_)
+        times = self._times_of(self.study.summary.counted, everywhere)
+        names = times.rows.names
+        return replace(ops, layer=tuple(names[times.row_of_op[name]] for name in ops.op_name))
+
     def _times_of(self, rows: Int64s, within: Bools) -> LayerTimes:
         study = self.study
         runs, is_input = study.ops.runs, study.ops.iterator > NOT_INPUT

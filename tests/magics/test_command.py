@@ -328,7 +328,7 @@ def test_a_table_keeps_an_op_and_its_numbers_on_a_line_where_the_terminal_has_ro
     command = (sys.executable, "-m", "profnb", "table", TRACE, "ops")
     lines = in_terminal(100, *command).splitlines()
     assert max(map(len, lines)) <= 100
-    assert lines[1].split() == ["side", "op_type", "op_name", "occurrences", "total_us", "self_us", "self_fraction"]
+    assert lines[1].split() == ["side", "op_type", "op_name", "occurrences", "total_us", "self_us", "self_fraction", "layer"]
     assert lines[2].split()[3:5] == ["8", "927.860"] and lines[2].split()[2].endswith("conv2d_1/Relu")
     plain = run(*command, cwd=ROOT).stdout.decode()
     assert "_MklNativeConv2DBackpropFilterWithBias" in plain and "…" not in plain

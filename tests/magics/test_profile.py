@@ -31,7 +31,7 @@ def test_the_tables_have_the_promised_columns():
     assert {"step_num", "begin_ms", "duration_ms", "gap_ms", "is_warmup"} <= set(p.steps)
     assert {category_column(c) for c in CATEGORIES} <= set(p.steps)
     assert list(p.step_times) == ["step_num", "phase", "wall_ms", "was_traced"]
-    assert list(p.ops) == ["side", "op_type", "op_name", "occurrences", "total_us", "self_us", "self_fraction"]
+    assert list(p.ops) == ["side", "op_type", "op_name", "occurrences", "total_us", "self_us", "self_fraction", "layer"]
     assert list(p.events) == ["plane", "line", "name", "begin_us", "duration_us", "self_us", "step_num"]
 
 

@@ -20,6 +20,7 @@ from profnb.capture.models.layer_facts import LayerFacts, ModelFacts
 from profnb.capture.recording import Recording
 from profnb.subjects.layers.layer_rows import LAYER_PARTS, OTHERS, LayerRows
 from profnb.subjects.layers.layer_table import LAYERS
+from profnb.subjects.ops.op_table import OPS as OP_TABLE
 from profnb.report.build import build_report
 
 US = 1_000_000
@@ -112,6 +113,17 @@ def test_without_a_model_name_scopes_are_rows():
     assert (table.output_shape == "").all()
     assert int(study.layers.table.total_ps.sum()) == 100 * US
     assert table.fraction.sum() == pytest.approx(1)
+
+
+def test_each_op_says_the_row_that_it_counts_for():
+    study, layers = table_of(*OPS, models=[two_dense()])
+    ops = study.layers.ops
+    assert dict(zip(ops.op_name, ops.layer, strict=True))["gradient_tape/model/dense/MatMul/MatMul_1"] == "model/dense"
+    of_layers = OP_TABLE.frame(ops).groupby("layer").self_us.sum()
+    assert of_layers.to_dict() == layers.total_us[layers.total_us > 0].to_dict()
+    beside = Study(read(host(line("python", event("model/dense/MatMul:MatMul", 0, US), event("train", 2 * US, US, step_num=0, _r=1)))))
+    assert beside.layers.ops.layer == ("model/dense",)  # outside of the steps, too
+    assert Study(read(host(line("python")))).layers.ops.layer == ()
 
 
 def two_dense(**rest):

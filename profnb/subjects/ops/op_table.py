@@ -57,6 +57,7 @@ class OpTable(RowColumns):
     occurrences: Int64s
     total_ps: Int64s
     self_ps: Int64s
+    layer: tuple[str, ...] = ()  # the row of the table of layers that it counts for, where asked
 
     @property
     def self_fraction(self) -> Floats:
@@ -202,6 +203,7 @@ OPS = Table[OpTable](
         total_us: time in it and in the ops it called
         self_us [own time]: time in it alone; on a device without what overlaps earlier work of its stream
         self_fraction [own share]: share of the self time of its side, NaN where the side has none
+        layer: its row of ``p.layers``; of several the one with most of its time
         """),
     values={"side": lambda t: np.where(t.is_device, "device", "host")},
 )
