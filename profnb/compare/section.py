@@ -41,7 +41,7 @@ from profnb.compare.timeline_differences import (
 )
 from profnb.compare.tree_differences import PartDifference
 from profnb.core.columns import Floats
-from profnb.core.printable import for_terminal, printable
+from profnb.core.printable import for_terminal, printable, unbroken
 from profnb.core.table import Table
 from profnb.core.units import (
     MISSING,
@@ -59,6 +59,7 @@ from profnb.drawing.section import Bar, Section, Shown, section_block, section_o
 from profnb.drawing.theme import COLOURS, ROOT, colour_of
 from profnb.subjects.layers.name_scopes import op_titles
 from profnb.subjects.study import Study
+from profnb.trace.names import parse_op
 
 _SHOWN_OPS, _SHOWN_METRICS, _SHOWN_LAYERS, _SHOWN_EVENTS = 12, 8, 60, 8
 _MOST_BINS, _MOST_RUNS_DRAWN, _MOST_LAYERS_NAMED = 60, 20, 5
@@ -104,6 +105,12 @@ class TracePair:
         """The layers of both."""
         return compare_layers(*self.studies)
 
+    def op_column(self, heading: str, ops: Sequence[tuple[str, str]]) -> Shown:
+        """Show ops by name and type, called as B calls them."""
+        layers = {**self.studies[0].layers.names, **self.studies[1].layers.names}
+        titles = op_titles([name for name, _ in ops], [kind for _, kind in ops], layers)
+        return Shown(heading, lambda row: titles[row].cell)
+
 
 @dataclass(frozen=True, slots=True)
 class ComparisonView:
@@ -144,7 +151,7 @@ class ComparisonView:
             op_ps = op_time(traces.studies[0]), op_time(traces.studies[1])
             sections += [layer_section(labels, traces.layers, op_ps, traces.frameworks)]
         else:
-            sections += [_op_section(labels, traces), _event_section(labels, traces.events)]
+            sections += [_op_section(labels, traces), _event_section(labels, traces)]
         return [section for section in sections if section.rows or section.plain]
 
     def figures(self) -> dict[str, dict[str, Any]]:
@@ -172,11 +179,13 @@ def comparison_bundle(view: ComparisonView) -> dict[str, Any]:
 def titled_html(
     title: str, above: Markup, figures: dict[str, dict[str, Any]], below: Markup
 ) -> str:
-    """Write an answer and what it rests on: charts with markup above and below them."""
+    """Write an answer, its first sentence large, and what it rests on: charts with markup above and below."""
     charts = Markup("").join(figure_html(figure, Markup("")) for figure in figures.values())
+    answer, stop, rest = unbroken(title).partition(". ")
     heading = Markup(
         '<div role="heading" aria-level="2" style="font-size:18px;font-weight:600;margin:4px 0">{}</div>'
-    ).format(title)
+        "<div>{}</div>"
+    ).format(answer + stop.strip(), rest)
     whole = Markup('<div class="profnb" style="{}">{}</div>')
     return str(whole.format(ROOT, heading + above + charts + below))
 
@@ -264,14 +273,12 @@ def _category_section(labels: tuple[str, str], rows: Sequence[CategoryDifference
 
 
 def _op_section(labels: tuple[str, str], traces: TracePair) -> Section:
-    ops, (first, second) = traces.ops, traces.studies
+    ops = traces.ops
     shown = [row for row in ops if row.difference_ps][:_SHOWN_OPS]
     whole = sum(abs(row.difference_ps) for row in ops) or 1.0
     share = sum(abs(row.difference_ps) for row in shown) / whole
-    layers = {**first.layers.names, **second.layers.names}  # an op is called as B calls it
-    titles = op_titles([row.op_name for row in shown], [row.op_type for row in shown], layers)
     columns = (
-        Shown("op", lambda at: titles[at].cell),
+        traces.op_column("op", [(row.op_name, row.op_type) for row in shown]),
         "side",
         "times",
         "difference_us",
@@ -281,10 +288,12 @@ def _op_section(labels: tuple[str, str], traces: TracePair) -> Section:
     return _differences(OP_DIFFERENCES, shown, labels, columns, "Ops that account for it", sentence)
 
 
-def _event_section(labels: tuple[str, str], events: Sequence[EventDifference]) -> Section:
+def _event_section(labels: tuple[str, str], traces: TracePair) -> Section:
+    events = traces.events
     shown, more = events[:_SHOWN_EVENTS], len(events) - _SHOWN_EVENTS
     left_out = f" `c.timeline_diff` has {count_text(more)} more." if more > 0 else ""
-    columns = ("event", "side", "times", "difference_ms", "status")
+    event = traces.op_column("event", [parse_op(row.event) or (row.event, "") for row in shown])
+    columns = (event, "side", "times", "difference_ms", "status")
     title, sentence = "The timelines, step by step", f"Self time of a mean step.{left_out}"
     return _differences(EVENT_DIFFERENCES, shown, labels, columns, title, sentence)
 

@@ -15,7 +15,8 @@ ${TABLE} td>[aria-hidden]{font-size:7px}
 ${TABLE} td[style*="white-space:pre"]{white-space:pre-wrap!important;overflow-wrap:anywhere}
 ${MANY_COLUMNS},${MANY_COLUMNS}>tbody{display:block}
 ${MANY_COLUMNS} tr{display:flex;flex-wrap:wrap;border-bottom:1px solid rgba(128,128,128,.25);padding:2px 0}
-${MANY_COLUMNS} tr>:is(td,th){flex:1 1 60px;min-width:0;border:0;padding:1px 4px;overflow-wrap:anywhere;white-space:normal!important}
+${MANY_COLUMNS} tr>:is(td,th){flex:1 1 60px;min-width:0;border:0;padding:1px 2px;overflow-wrap:anywhere;white-space:normal!important}
+${MANY_COLUMNS} :is(th,td[role]){font-size:12px}
 ${MANY_COLUMNS} tr>:first-child:not([colspan]){flex:0 0 44px;overflow:hidden}
 ${MANY_COLUMNS} tr>:nth-child(2){flex:1 1 calc(100% - 60px)}
 .profnb-bar{display:grid;grid-template-columns:1fr 1fr;gap:4px}

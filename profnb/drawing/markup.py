@@ -153,7 +153,7 @@ def _td(
 
 def _cell(content: Cell, *, is_number: bool) -> Markup:
     text, style, faint, whole = fitted(content, is_number=is_number)
-    inner = escape(text) if is_number else _breakable(text)
+    inner = escape(unbroken(text)) if is_number else _breakable(text)
     if _BAR.fullmatch(text):  # a picture: the number stands in a cell of its own
         inner = Markup('<span aria-hidden="true">{}</span>').format(text)
     if faint:
