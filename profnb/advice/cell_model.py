@@ -1,5 +1,6 @@
 """A cell's time and what is known of it: the tree, the trace's analyses, what things cost where it ran."""
 
+import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -258,13 +259,16 @@ class Model:
         cell = self.cell
         if cell is None or not begin:
             return begin
-        title = begin.rpartition(":")[0]
-        lines = [part for part in cell.parts if part.part == parts.OTHER and part.file]
-        others = set(self.tree.line) - {begin}  # of other functions, and what they call
+        title, _, first = begin.rpartition(":")
+        begins = [line.rpartition(":") for line in self.tree.line]
+        after = [int(at) for file, _, at in begins if file == title and int(at) > int(first)]
+        ends = min(after, default=sys.maxsize)  # where the next function of the file begins
         there = [
             part
-            for part in lines
-            if file_title(part.file, cell.cells) == title and f"{title}:{part.line}" not in others
+            for part in cell.parts
+            if part.part == parts.OTHER
+            and file_title(part.file, cell.cells) == title
+            and int(first) <= part.line < ends
         ]
         longest = max(there, key=lambda part: part.wall_ns, default=None)
         return begin if longest is None else f"{title}:{longest.line}"

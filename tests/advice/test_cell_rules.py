@@ -44,6 +44,14 @@ def trained(cell, steps=10, ms=30, **how):
         cell.step(ms, **how)
 
 
+def test_a_function_is_pointed_at_by_its_line_that_takes_most_and_by_no_line_of_what_it_calls(cell):
+    for ms, frames in ((100, [("train", MINE, 40, 44)]), (300, [("train", MINE, 40, 47)]), (500, [("train", MINE, 40, 48), ("plot", MINE, 80, 85)])):
+        cell.work(ms, *frames)
+    model = model_of(cell)
+    at = {model.tree.name[row]: model.own_line(row).rpartition(":")[2] for row in range(1, len(model.tree)) if model.tree.name[row]}
+    assert at == {"train": "47", "plot": "85"}
+
+
 def test_predict_in_a_loop_saves_the_set_up_of_all_calls_but_one(cell):
     for _ in range(20):
         with cell.run("predict"):

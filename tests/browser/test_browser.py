@@ -515,7 +515,7 @@ def test_the_tree_is_a_table_of_bars_without_a_script(open_page, tmp_path):
     html = recorded_cell()._repr_mimebundle_()["text/html"]
     (tmp_path / "r.html").write_text(f'<!doctype html><meta charset="utf-8">{html}', "utf-8")
     said = open_page((tmp_path / "r.html").as_uri()).page.inner_text(".profnb-icicle")
-    assert "Pause.on_epoch_end" in said and "73.3 %" in said and "█" in said
+    assert "Pause.on_epoch_end" in said and "73.3\u00a0%" in said and "█" in said
 
 
 def test_on_a_phone_nothing_scrolls_sideways_and_a_row_of_ops_takes_two_lines(open_page, tmp_path):

@@ -1,5 +1,9 @@
 """The sentence of a cell, from its tree: who is named, what is put together, what adds up."""
 
+import json
+import re
+from html import unescape
+
 import pytest
 
 from profnb.causes.cell_tree import grow_tree
@@ -8,7 +12,7 @@ from profnb.capture.parts.part_records import (
 )  # fmt: skip
 from profnb.capture.parts.part_records import CALL, CELL
 from profnb.capture.parts.part_records import EAGER, EPOCH, FRAMEWORK, LINES, SETTING_UP, TreeNode
-from profnb.report.cell_picture import cell_words, longest_text
+from profnb.report.cell_picture import cell_picture, cell_words, longest_text
 
 MS = 1_000_000
 FILE = "<ipython-input-5-a>"
@@ -39,6 +43,13 @@ def test_what_ran_has_its_name_and_what_took_longest_in_it_is_said_by_name():
     assert longest_text(tree((1, FIRST, "", 600, 1), (1, TRAIN, "", 400, 9))) == "First steps and compiling (60 %) come once: train longer."
     compiled = tree((1, COMPILATION, "", 500, 1), (1, TRACING, "", 100, 1), (1, TRAIN, "", 400, 9))
     assert longest_text(compiled) == "First steps and compiling (60 %) come once: train longer."
+
+
+def test_a_node_leads_to_where_the_report_has_more_of_it():
+    ran = tree((1, LINES, "train", 100, 3), (2, EAGER, "", 100, 0), (1, TRAIN, "", 100, 9), (1, IMPORTS, "", 50, 1))
+    picture = str(cell_picture(ran, lambda name: ""))
+    nodes = json.loads(unescape(re.search("data-tree='(.*?)'>", picture)[1]))["nodes"]
+    assert {node[3]: node[7] for node in nodes if node[8]} == {"train": "Source", "eager ops": "Ops", "train steps": "Steps", "imports": ""}
 
 
 def test_callbacks_and_functions_are_named_and_what_they_call_is_theirs():

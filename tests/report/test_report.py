@@ -65,7 +65,7 @@ class Tags(HTMLParser):
 
 def parse(html):
     tags = Tags()
-    tags.feed(html)
+    tags.feed(html.replace("\u00a0", " "))  # what keeps a number and its unit on a line
     return tags
 
 
