@@ -1,6 +1,5 @@
 """Edits of what calls are given, and statements that set something before the rest runs."""
 
-import os
 import re
 import sys
 from collections.abc import Callable
@@ -8,6 +7,7 @@ from collections.abc import Callable
 import libcst as cst
 
 from profnb.advice.proposals import Advice
+from profnb.capture.environment import count_cores
 from profnb.causes.numbers import SELDOM
 from profnb.edits.editing import NOTHING
 from profnb.edits.program_text import ROUNDING, Change, ProgramText, is_a, is_keras, only
@@ -27,7 +27,7 @@ _LOADER, _CHECKPOINT = r"torch\.utils\.data\..*\bDataLoader", r".*\.ModelCheckpo
 _THREADS = r"tensorflow\.config\.threading\.set_intra_op_parallelism_threads"
 _WAITS_FOR_VALIDATION = ("EarlyStopping", "ReduceLROnPlateau")
 _NO_16_BITS = ("softmax", "sigmoid", "exponential")
-_WORKERS = f"num_workers={min(os.cpu_count() or 1, 4)}, persistent_workers=True"
+_WORKERS = f"num_workers={min(count_cores(), 4)}, persistent_workers=True"
 _GPU_THREADS = "import os; os.environ['TF_GPU_THREAD_MODE'] = 'gpu_private'"
 Condition = Callable[[ProgramText, SourceText, cst.Call], bool]
 
@@ -60,7 +60,7 @@ def _may_validate_less(program: ProgramText, text: SourceText, call: cst.Call) -
 def _may_have_workers(_: ProgramText, __: SourceText, call: cst.Call) -> bool:
     """Tell whether a process of its own begins with all that the notebook has defined, and has a core."""
     is_named = all(arg.keyword is not None for arg in call.args[1:])
-    return is_named and sys.platform.startswith("linux") and (os.cpu_count() or 1) > 1
+    return is_named and sys.platform.startswith("linux") and count_cores() > 1
 
 
 several_steps = _given("model.compile", "steps_per_execution=16", "how often batch callbacks run")
