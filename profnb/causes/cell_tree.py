@@ -328,12 +328,13 @@ def _with_waits(nodes: Sequence[TreeNode], study: Study) -> list[TreeNode]:
         made += _calls_that_nobody_counted(made, study)
     for row, node in enumerate(made):
         rows = steps.rows_of(_phase_of(node))
-        times = node.occurrences / rows.size if rows.size else 0.0
-        if not times:
+        if not (times := node.occurrences / rows.size if rows.size else 0.0):
             continue
         took = int(steps.duration_ps[rows].sum())
         on_thread = int((steps.host_end_ps - steps.host_begin_ps)[rows].sum())
-        seen = sum(made[at].self_ns for at in (row, *_below(made, row, _OF_TRACE)))
+        inside = {row}
+        inside.update(at for at, one in enumerate(made) if one.parent in inside)
+        seen = sum(made[at].self_ns for at in inside)
         left = round(times * (took - (on_thread if seen else 0)))
         left = min(left, round(times * took) - seen) if steps.steps_ahead else left
         left = _move(made, _waits_around(made, row), row, left)
@@ -415,8 +416,7 @@ def _divide_gaps(made: list[TreeNode], loop: int, spent: dict[str, float]) -> No
     gaps = len(made)
     made.append(TreeNode(loop, parts.GAPS))
     _move(made, [*_below(made, loop, _WAITS), loop], gaps, round(sum(share for _, share in shares)))
-    whole = made[gaps].self_ns
-    if whole:
+    if whole := made[gaps].self_ns:
         made[gaps] = replace(made[gaps], self_ns=0)
         _add_below(made, gaps, whole, shares)
     else:

@@ -164,7 +164,7 @@ def find_torch_ops(study: Study) -> Pieces | None:
     trace, roots = study.trace, study.steps.roots
     if not study.has_steps or study.program.has_device or not roots.size:
         return None
-    is_op = _is_torch_op(study) & (trace.lines.of_event == trace.lines.of_event[roots[0]])
+    is_op = is_torch_op(study) & (trace.lines.of_event == trace.lines.of_event[roots[0]])
     is_op &= np.isin(study.groups.step, study.summary.counted)
     every = outermost_of(is_op, study.groups.parent)
     ops = every[~_is_of_long_way_back(study, every)]
@@ -186,7 +186,8 @@ def _is_of_long_way_back(study: Study, ops: Int64s) -> Bools:
     return np.isin(ops, nodes[(maker >= 0) & (took > LONG_OP_PS)])
 
 
-def _is_torch_op(study: Study) -> Bools:
+def is_torch_op(study: Study) -> Bools:
+    """Mark the events of the host that are PyTorch's ops, shape (E,)."""
     trace = study.trace
     if trace.is_op_name is None:
         return np.zeros(len(trace.events), np.bool_)
@@ -217,7 +218,7 @@ def find_cut_regions(study: Study) -> Pieces | None:
     starts = outer.size / study.summary.counted.size
     if breaks < 1:
         return None
-    ops = np.flatnonzero(_is_torch_op(study) & ~is_region)
+    ops = np.flatnonzero(is_torch_op(study) & ~is_region)
     ops = ops[is_inside(study.groups.parent, is_region, ops)]
     is_leaf = ~np.isin(ops, study.groups.parent[ops])
     return Pieces(breaks, starts, ops, is_leaf, spans_of(study, outer), _of_device(study))

@@ -17,6 +17,7 @@ import numpy as np
 from profnb.capture.parts.part_records import CHECKPOINTING
 from profnb.capture.recording import GapRecords
 from profnb.causes.numbers import CLOSE_PS, FAR_LONGER, FEWEST, LONG_OP_PS, NEARLY_ALL, SELDOM
+from profnb.causes.pieces import is_torch_op
 from profnb.core.columns import Int64s
 from profnb.core.units import PS_PER_NS, count_text, duration_text, percent_text
 from profnb.steps.activities import (
@@ -28,6 +29,7 @@ from profnb.steps.activities import (
     HOST_COMPUTE,
     SYNCHRONISING,
 )
+from profnb.steps.nesting import outermost_of
 from profnb.steps.streams import covered_ps
 from profnb.steps.windows import outermost
 from profnb.subjects.advising import (
@@ -335,15 +337,19 @@ def _few_gaps(study: Study, whole_ps: float) -> str:
 def python_alone_share(study: Study) -> float:
     """Share of the traced time in which only Python ran: nothing computed, copied or was waited for.
 
-    Beside a device also the time in which an own function between the steps ran ops on the CPU. 1 where
-    nothing was traced that could tell, and where a call returns when its work is done.
+    Beside a device also the time in which an own function between the steps ran ops on the CPU. PyTorch's
+    short ops on a CPU are Python's too: each takes as long for one row as for many. 1 where nothing was
+    traced that could tell, and where looks tell ops from Python.
     """
     rows, breakdown = study.summary.counted, study.breakdown
     if not rows.size or not study.program.may_return_early:
         return 1.0
     gaps = breakdown.gap_picoseconds[rows].sum(axis=0)
     spent = breakdown.picoseconds[rows].sum(axis=0) + gaps
-    alone = spent[-1] + (gaps[CATEGORIES.index("host compute")] if study.program.has_device else 0)
+    took = study.trace.events.duration_ps[outermost_of(is_torch_op(study), study.groups.parent)]
+    short = took[took <= LONG_OP_PS].sum() / max(took.sum(), 1)
+    computing = gaps if study.program.has_device else short * spent
+    alone = spent[-1] + computing[CATEGORIES.index("host compute")]
     return float(alone / spent.sum()) if spent.any() else 1.0
 
 

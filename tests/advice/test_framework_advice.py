@@ -10,6 +10,7 @@ from traces import event, host, line, plane, read
 from profnb.advice.advise import proposals_of
 from profnb.advice.cell_model import Model
 from profnb.causes.cell_tree import grow_tree
+from profnb.causes.python_work import python_alone_share
 from profnb.profile import Profile
 from profnb.causes.slowing import find_rise, find_slowing
 from profnb.trace.chrome.reader import read_chrome
@@ -274,6 +275,12 @@ def test_small_ops_that_python_starts_one_by_one_are_told_so():
 )
 def test_ops_that_compute_are_not_small(settings):
     assert "small-ops" not in said(many_ops(**settings))
+
+
+@pytest.mark.parametrize(("took", "of_python"), [(10, 1.0), (200, 490 / 5290)], ids=["an op is being started", "it computes"])
+def test_of_an_own_function_pytorchs_short_ops_are_python_too(took, of_python):
+    """24 ops in 10 + 24 x (20 + took) us: whether of one row or of 64, an op of 10 us takes as long."""
+    assert python_alone_share(many_ops(pause=20, took=took).study) == pytest.approx(of_python, abs=0.005)
 
 
 def there_and_back(ops):

@@ -9,13 +9,13 @@ import pytest
 from made_cell import CELL, MINE, NEXT_ELEMENT, TENSORFLOW, TRAINER, Cell, fit_whose_callback_predicts, keras_run, saves
 
 import profnb
-from profnb.capture.parts.part_records import FIRST, PREDICT, PROFNB, TRAIN
+from profnb.capture.parts.part_records import FIRST, FRAMEWORK, PREDICT, PROFNB, TRAIN, TreeNode
 from profnb.capture.parts.stack_parts import common_path, divided
 from profnb.capture.parts.stack_parts import part_of_stack
 from profnb.capture.parts.part_records import TRACING, NodeKey
 from profnb.capture.parts.part_records import LINES
 from profnb.capture.step_records import CALL, USER
-from profnb.causes.cell_tree import _steps_of
+from profnb.causes.cell_tree import _steps_of, _with_waits
 from profnb.steps.windows import Steps
 
 ITERATOR = ("OwnedIterator.__init__", f"{TENSORFLOW}/data/ops/iterator_ops.py", 700, 730)
@@ -218,6 +218,17 @@ def test_steps_that_wait_for_a_further_pass_count_and_those_that_trace_do_not():
     steps = replace(steps, is_warmup=warm, ends_epoch=ends)
     assert _steps_of(SimpleNamespace(steps=steps), "train").tolist() == [1, 2, 3, 5]
     assert _steps_of(SimpleNamespace(steps=steps), "test").size == 0
+
+
+@pytest.mark.parametrize("is_below", [True, False], ids=["in a function that the step calls", "by the step itself"])
+def test_a_step_that_looks_saw_waits_nowhere_else(is_below):
+    """Four steps of 50: looks saw all 200 of them in the framework, and the 600 of `validate` are its own."""
+    begin = np.arange(4, dtype=np.int64) * 100
+    study = SimpleNamespace(steps=Steps.between(begin, begin + 50, ("train",) * 4, "by hand"), program=SimpleNamespace(has_device=False))
+    nodes = [TreeNode(-1, "cell"), TreeNode(0, LINES, "train"), TreeNode(1, TRAIN, occurrences=4)]
+    nodes += [TreeNode(2, LINES, "one_epoch")] * is_below + [TreeNode(2 + is_below, FRAMEWORK, self_ns=200)]
+    nodes += [TreeNode(1, LINES, "validate"), TreeNode(len(nodes), FRAMEWORK, self_ns=600)]
+    assert [node.self_ns for node in _with_waits(nodes, study)] == [node.self_ns for node in nodes]
 
 
 def test_the_parts_of_a_cell_are_those_of_its_tree():
