@@ -3,7 +3,7 @@
 ``nice -n 10 python tests/benchmarks/memory.py [--frameworks tensorflow jax torch] [--models dense ...] [--json F] [--write]``. Twelve models that
 differ, each in a process of its own with ``--python-jax`` and ``--python-torch`` as interpreters:
 
-- tensorflow: ``fits(model, x, y)``, against the most memory (RSS) of a process that fits the model with that batch:
+- tensorflow: ``fits(model, x, y)``, against the most memory (RSS) of a process that takes six steps with that batch:
   the median of three, as ops beside each other end in another order each time;
 - torch: ``fits(step, batch)`` of an own loop, against what PyTorch's allocators gave in that step;
 - jax: ``fits(step, batch)`` of a step that is compiled, against arguments and growth of the process as that step runs.
@@ -25,7 +25,7 @@ from types import SimpleNamespace
 import numpy as np
 
 ROOT, BEGIN, END = Path(__file__).parents[2], "<!-- measured -->", "<!-- end -->"
-TIMES, RUNS, LIMIT_BYTES = 8, 3, 2 << 30  # of which a tenth is tried: eight times that runs in minutes on two cores
+TIMES, RUNS, STEPS, LIMIT_BYTES = 8, 3, 6, 2 << 30  # of which a tenth is tried: eight times that runs in minutes on two cores
 
 
 def models(keras):
@@ -127,7 +127,7 @@ def fit_alone(name, batch):
     model, x, y = models(keras)[name]()
     x, y = [np.resize(one, (batch, *one.shape[1:])) for one in x], np.resize(y, (batch, *y.shape[1:]))
     model.compile("adam", "mse")
-    model.fit(x if len(x) > 1 else x[0], y, batch_size=batch, epochs=2, verbose=0)
+    model.fit(x if len(x) > 1 else x[0], y, batch_size=batch, epochs=STEPS, verbose=0)
     print(1024 * int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]))
 
 
