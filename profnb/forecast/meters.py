@@ -59,12 +59,12 @@ def process_peak(run: Callable[[], object]) -> tuple[float, float]:
         _map_blocks_from(_OWN_PAGES)  # and gives back what is free now
         before, is_set_back = resident_bytes() or 0, set_peak_back()
         run()
-        found = _PEAK.search(_STATUS.read_bytes()) if is_set_back else None
+        peak = _PEAK.search(_STATUS.read_bytes()) if is_set_back else None
     finally:
         _map_blocks_from(_LARGEST_KEPT)
-    if not before or found is None:
+    if not before or peak is None:
         raise CaptureError("The peak of this process' memory is known on Linux only.")
-    return float(before), int(found[1]) * float(_KB)
+    return float(before), int(peak[1]) * float(_KB)
 
 
 def set_peak_back() -> bool:

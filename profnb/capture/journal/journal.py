@@ -101,8 +101,8 @@ class Journal:
                 "limit_bytes": MISSING if limit is None else limit.limit_bytes,
                 "limit_of": "" if limit is None else limit.of,
             }
-            self._file.add_json(BEGIN, begin)
-            self._file.write(self._newest(self._began_ns, 0, 0))
+            self._file.append_json(BEGIN, begin)
+            self._file.commit(self._newest(self._began_ns, 0, 0))
             self._thread = threading.Thread(target=self._write_on, name="profnb", daemon=True)
             self._thread.start()
 
@@ -147,8 +147,8 @@ class Journal:
         versions = imported_versions()
         if versions != self._versions:
             self._versions = versions
-            file.add_json(VERSIONS, versions)
-        file.write(self._newest(now, steps, stack))
+            file.append_json(VERSIONS, versions)
+        file.commit(self._newest(now, steps, stack))
 
     def _newest(self, now: int, steps: int, stack: int) -> Newest:
         """Say where the cell stands: how many steps have ended, what runs, how much memory there is."""
@@ -183,7 +183,7 @@ class Journal:
                 self._lengths[name] = first + len(new)
                 added[name] = new
         if added:
-            file.add_json(LISTS, added)
+            file.append_json(LISTS, added)
 
     def _write_steps(self, file: JournalFile) -> int:
         """Write the steps since the last one written that still stands; how many have ended."""
@@ -198,10 +198,10 @@ class Journal:
         first = len(ends)
         columns = [column[min(first, 1) :] for column in columns]
         if new := list(self._names)[named:]:
-            file.add_json(LISTS, {"names": new})
+            file.append_json(LISTS, {"names": new})
         if columns[1]:
             ends.extend(columns[1])
-            file.add(STEPS, b"".join((array("q", (first, len(columns[1]))), *columns)))
+            file.append(STEPS, b"".join((array("q", (first, len(columns[1]))), *columns)))
         return len(ends)
 
     def _write_looks(self, file: JournalFile) -> int:
@@ -209,7 +209,7 @@ class Journal:
         looks = self._sampler.since(self._looks, self._stacks)
         self._looks += len(looks.time_ns)
         if looks.time_ns:
-            file.add(LOOKS, looks.time_ns.tobytes() + array("q", looks.stack).tobytes())
+            file.append(LOOKS, looks.time_ns.tobytes() + array("q", looks.stack).tobytes())
             self._named = looks.stack[-1]
         frames: list[Any] = []
         cells: dict[str, int] = {}
@@ -223,7 +223,7 @@ class Journal:
             stacks[row] = list(rows_of(key))
             self._stacks += 1
         if stacks:
-            file.add_json(STACKS, {"stacks": stacks, "frames": frames, "cells": cells})
+            file.append_json(STACKS, {"stacks": stacks, "frames": frames, "cells": cells})
         return self._named
 
     def _rows_of(
@@ -281,7 +281,7 @@ class Journal:
         boards = [(board.name, board.index, board.memory_bytes) for board in records.boards]
         values = [column[count - 1] for column in records.columns()]
         looked = {"began_ns": records.begin_ns, "boards": boards, "values": values}
-        file.add_json(MACHINE, looked)
+        file.append_json(MACHINE, looked)
 
     def _write_trace(self, file: JournalFile) -> None:
         """Write where the trace is, once it is in a folder of ours, which then outlives the process."""
@@ -293,4 +293,4 @@ class Journal:
             keep_a_day(Path(folder))
             name = os.fspath(path.relative_to(gettempdir()))
             window_ns, closed_by = self._recording.window_ns, self._recording.closed_by
-            file.add_json(TRACE, {"path": name, "window_ns": window_ns, "closed_by": closed_by})
+            file.append_json(TRACE, {"path": name, "window_ns": window_ns, "closed_by": closed_by})

@@ -101,15 +101,15 @@ class JournalFile:
             self.remove()
             raise
 
-    def add(self, kind: bytes, content: bytes) -> None:
+    def append(self, kind: bytes, content: bytes) -> None:
         """Add a record to the next write."""
         self._added += _RECORD.pack(kind, len(content)) + content
 
-    def add_json(self, kind: bytes, value: object) -> None:
+    def append_json(self, kind: bytes, value: object) -> None:
         """Add a record of plain values to the next write."""
-        self.add(kind, json.dumps(value, default=asdict).encode())
+        self.append(kind, json.dumps(value, default=asdict).encode())
 
-    def write(self, newest: Newest) -> None:
+    def commit(self, newest: Newest) -> None:
         """Append what was added, and write the newest state over the one before the last."""
         if self._added and not self.is_full:
             payload = zlib.compress(self._added, 1)

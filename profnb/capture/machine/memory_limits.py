@@ -39,11 +39,11 @@ def resident_bytes(proc: Path = _PROC) -> int | None:
 def _pages(proc: Path) -> tuple[int, int] | None:
     """Address space and memory of this process."""
     try:
-        file = os.open(f"{proc}/self/statm", os.O_RDONLY)
+        opened = os.open(f"{proc}/self/statm", os.O_RDONLY)
         try:  # with few calls: each gives the interpreter away
-            first = os.read(file, _STATM_BYTES).split()[:2]
+            first = os.read(opened, _STATM_BYTES).split()[:2]
         finally:
-            os.close(file)
+            os.close(opened)
         space, resident = (int(count) * os.sysconf("SC_PAGE_SIZE") for count in first)
     except (OSError, ValueError):
         return None
