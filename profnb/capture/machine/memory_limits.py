@@ -41,7 +41,7 @@ def _pages(proc: Path) -> tuple[int, int] | None:
     try:
         opened = os.open(f"{proc}/self/statm", os.O_RDONLY)
         try:  # with few calls: each gives the interpreter away
-            first = os.read(opened, _STATM_BYTES).split()[:2]
+            first = os.pread(opened, _STATM_BYTES, 0).split()[:2]
         finally:
             os.close(opened)
         space, resident = (int(count) * os.sysconf("SC_PAGE_SIZE") for count in first)
