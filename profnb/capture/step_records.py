@@ -224,10 +224,15 @@ class StepLog:
         """Give one column, from a row on."""
         return self._cells()[first * _WIDTH + COLUMNS.index(name) :: _WIDTH]
 
-    def since(self, first: int) -> list[list[Any]]:
-        """All columns from a step on, names as text; any thread may ask, while others end."""
+    def since(self, first: int, codes: dict[str, int]) -> list[array[int]]:
+        """All columns from a step on; any thread may ask, while others end.
+
+        Args:
+            first: The step.
+            codes: What stands for each name; those that are new are added.
+        """
         settled, chunks, late = self.stored
-        columns: list[list[Any]] = [[] for _ in COLUMNS]
+        columns = [array("q") for _ in COLUMNS]
         at = 0
         for chunk in chunks:
             count = len(chunk) // _WIDTH
@@ -236,10 +241,15 @@ class StepLog:
                 for number, column in enumerate(columns):
                     column.extend(cells[number::_WIDTH])
             at += count
-        columns[_AT_NAME] = [self.names[name] for name in columns[_AT_NAME]]
-        rows = late[max(first - settled, 0) :]
-        for column, values in zip(columns, zip(*rows, strict=True), strict=False):
-            column.extend(values)
+        names = columns[_AT_NAME]
+        ours = [codes.setdefault(name, len(codes)) for name in self.names] if names else []
+        columns[_AT_NAME] = array("q", map(ours.__getitem__, names))
+        late_columns = list(zip(*late[max(first - settled, 0) :], strict=True))
+        for at, values in enumerate(late_columns):
+            is_name = at == _AT_NAME
+            columns[at].extend(
+                [codes.setdefault(name, len(codes)) for name in values] if is_name else values
+            )
         return columns
 
     def latest(self, count: int) -> list[tuple[int, str, int]]:

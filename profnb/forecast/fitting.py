@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from math import prod
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from profnb.capture.machine.memory_limits import find_limit, resident_bytes
@@ -42,6 +43,7 @@ _LEAST_PEAK = 16e6  # bytes: a process takes memory in pieces
 _GPU, _GIVEN_LIMIT = "the GPU", "the given limit"
 _EVEN = 0.9  # of what each example adds, what it added without the last batch
 _SHARE = 10  # of the limit, the part that measuring may take
+_RUNS = 3  # of the largest batch in processes of their own
 _PLANNED = 8  # times the largest batch that ran, the one that is planned only
 _Limit = tuple[int, str] | None  # the most memory there may be, and what sets that
 _Meter = Callable[[int], tuple[float, float]]  # what is there before, what comes on top
@@ -57,6 +59,7 @@ class _Measuring:
         limit: The most memory there may be.
         held_bytes: What a process holds besides; None where an allocator tells, which has no more.
         plan: Plans a batch of a size without running it; None where nobody does.
+        runs: How often the largest batch is measured; the middle counts.
     """
 
     meter: _Meter
@@ -64,6 +67,7 @@ class _Measuring:
     limit: _Limit
     held_bytes: int | None = None
     plan: Callable[[int], float] | None = None
+    runs: int = 1
 
 
 def fits(
@@ -135,7 +139,8 @@ def _measuring_of(model: Any, batch: tuple[Any, ...], limit: _Limit) -> Iterator
     if hasattr(model, "train_on_batch"):
         how = "Measured in a fresh process: the most memory it took while it trained on a batch."
         with _saved(model, *batch) as meter:
-            yield _Measuring(meter, how, limit, sum(map(_bytes_of, _arrays_of(batch))))
+            held_bytes = sum(map(_bytes_of, _arrays_of(batch)))
+            yield _Measuring(meter, how, limit, held_bytes, runs=_RUNS)
         return
     if is_jax_step(model, batch):
         how = (
@@ -221,6 +226,8 @@ def _measure(
         if chosen is None and (is_enough or size >= _MOST_BATCH):
             break
         size *= 2
+    again = (sum(measuring.meter(batches[-1])) for _ in range(measuring.runs - 1))
+    peaks[-1] = median([peaks[-1], *(both - first_held for both in again)])  # it weighs most
     if chosen is None:  # small batches tell little: a process' memory grows in steps
         batches, peaks = batches[-_LEAST_POINTS:], peaks[-_LEAST_POINTS:]
     return batches, first_held, peaks

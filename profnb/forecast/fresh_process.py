@@ -3,6 +3,10 @@
 One line of standard input is the size. The answer is a line of JSON: the memory with the model loaded, and
 the most that ``fit`` took on top of that and of the examples, or why it could not. In a process that has done
 anything else, memory that was freed, or is kept, would hide what a step takes.
+
+It is one ``fit`` of several steps, as training is. Its first step traces and compiles, which small batches
+hide behind, and does not count. TensorFlow's allocator keeps the gaps between what it gave, so its memory
+grows for some steps more. A second ``fit`` would hold another copy of the examples.
 """
 
 import json
@@ -13,7 +17,9 @@ from typing import Any
 import numpy as np
 
 from profnb.capture.machine.memory_limits import resident_bytes
-from profnb.forecast.meters import resident_peak
+from profnb.forecast.meters import process_peak, set_peak_back
+
+_STEPS = 6  # after which a process of TensorFlow's grew no more
 
 
 def main() -> None:
@@ -28,9 +34,12 @@ def main() -> None:
         loaded = float(resident_bytes() or 0)
         x, y = (_batch_of(given, side, batch) for side in ("x", "y"))
         with_examples = float(resident_bytes() or 0)  # which the user's process has, too
-        # What the first step keeps is used anew: TensorFlow keeps what a recurrent layer stacked.
-        there, more = resident_peak(partial(model.fit, x, y, batch_size=batch, verbose=0))
-        _answer({"before": loaded, "more": max(there + more - with_examples, 0.0)})
+        second = keras.callbacks.LambdaCallback(
+            on_epoch_begin=lambda epoch, _: set_peak_back() if epoch == 1 else None
+        )
+        fit = partial(model.fit, x, y, batch_size=batch, epochs=_STEPS, verbose=0)
+        _, peak = process_peak(partial(fit, callbacks=[second]))
+        _answer({"before": loaded, "more": max(peak - with_examples, 0.0)})
     except Exception as error:  # noqa: BLE001 - whatever Keras says of a model or of a batch
         _answer({"error": f"{type(error).__name__}: {str(error)[:300]}"})
 

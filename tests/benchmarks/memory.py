@@ -3,8 +3,8 @@
 ``nice -n 10 python tests/benchmarks/memory.py [--frameworks tensorflow jax torch] [--models dense ...] [--json F] [--write]``. Twelve models that
 differ, each in a process of its own with ``--python-jax`` and ``--python-torch`` as interpreters:
 
-- tensorflow: ``fits(model, x, y)``, against the most memory (RSS) of a process that fits the model with that batch:
-  the median of three, as ops beside each other end in another order each time;
+- tensorflow: ``fits(model, x, y)``, against the most memory (RSS) of a process that takes six steps with that batch:
+  the median of three and the most, as ops beside each other end in another order each time;
 - torch: ``fits(step, batch)`` of an own loop, against what PyTorch's allocators gave in that step;
 - jax: ``fits(step, batch)`` of a step that is compiled, against arguments and growth of the process as that step runs.
 
@@ -25,7 +25,7 @@ from types import SimpleNamespace
 import numpy as np
 
 ROOT, BEGIN, END = Path(__file__).parents[2], "<!-- measured -->", "<!-- end -->"
-TIMES, RUNS, LIMIT_BYTES = 8, 3, 2 << 30  # of which a tenth is tried: eight times that runs in minutes on two cores
+TIMES, RUNS, STEPS, LIMIT_BYTES = 8, 3, 6, 2 << 30  # of which a tenth is tried: eight times that runs in minutes on two cores
 
 
 def models(keras):
@@ -127,7 +127,7 @@ def fit_alone(name, batch):
     model, x, y = models(keras)[name]()
     x, y = [np.resize(one, (batch, *one.shape[1:])) for one in x], np.resize(y, (batch, *y.shape[1:]))
     model.compile("adam", "mse")
-    model.fit(x if len(x) > 1 else x[0], y, batch_size=batch, epochs=2, verbose=0)
+    model.fit(x if len(x) > 1 else x[0], y, batch_size=batch, epochs=STEPS, verbose=0)
     print(1024 * int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]))
 
 
@@ -198,13 +198,15 @@ def measure(framework, name):
 
 
 def table(rows):
-    yield "| model | framework | largest tried | forecast for 8 times that | it took | off |"
-    yield "| --- | --- | --- | --- | --- | --- |"
+    yield "| model | framework | largest tried | forecast for 8 times that | it took | off the middle | off the most |"
+    yield "| --- | --- | --- | --- | --- | --- | --- |"
     for row in rows:
         middle, low, high = (find(row["measured"]) / 1e6 for find in (statistics.median, min, max))
         took = f"{middle:,.0f} MB" + (f" ({low:,.0f} to {high:,.0f})" if high - low > 1 else "")
-        forecast = f"{row['forecast'] / 1e6:,.0f} ± {row['apart'] / 1e6:,.0f} MB"
-        yield f"| {row['model']} | {row['framework']} | {row['tried']:,} | {forecast} | {took} | {row['forecast'] / 1e6 / middle - 1:+.1%} |"
+        apart = f" ± {row['apart'] / 1e6:,.0f}" if row["apart"] >= 1e6 else ""
+        forecast = f"{row['forecast'] / 1e6:,.0f}{apart} MB"
+        off = " | ".join(f"{row['forecast'] / 1e6 / one - 1:+.1%}" for one in (middle, high))
+        yield f"| {row['model']} | {row['framework']} | {row['tried']:,} | {forecast} | {took} | {off} |"
 
 
 def main():

@@ -172,7 +172,7 @@ def _read(newest: Newest, records: list[tuple[bytes, bytes]]) -> DeadCell:
     name, file, _, line = users[-1] if users else ("", "", 0, 0)
     return DeadCell(
         recording,
-        replace(newest, steps=max(newest.steps, len(log))),  # killed between the two writes
+        newest._replace(steps=max(newest.steps, len(log))),  # killed between the two writes
         int(begin["limit_bytes"]),
         str(begin["limit_of"]),
         next((_title(key) for key in reversed(part.path) if key.kind not in (LINES, CELL)), ""),

@@ -10,7 +10,6 @@ from __future__ import annotations  # array[int] cannot be subscripted at run ti
 import os
 import threading
 import time
-import zlib
 from array import array
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -30,7 +29,7 @@ from profnb.core.safe_files import keep_a_day
 from profnb.core.sharing import short_path
 
 if TYPE_CHECKING:
-    from profnb.capture.journal.journal_file import JournalFile
+    from profnb.capture.journal.journal_file import JournalFile, Newest
     from profnb.capture.parts.cell_counters import OwnTime
     from profnb.capture.recording import Recording
     from profnb.capture.step_records import StepLog
@@ -41,8 +40,8 @@ BEGIN, LISTS, STEPS, LOOKS, STACKS, MACHINE, TRACE, VERSIONS = (
 )
 _WRITES_APART_S = 0.8  # an answer tells all but the last second
 _DISK_PATIENCE_S = 1.0  # for a disk that does not answer, as the cell ends
-_MOST_STACKS = 4  # of one write: the others come with the next
-_MOST_STEPS_BYTES, _THINNING = 6 << 20, 1000
+_MOST_STACKS, _MOST_FRAMES = 4, 30  # new ones of one write: the others come with the next
+_MOST_BYTES, _THINNING = 6 << 20, 1000  # from there on no more steps are written
 
 
 class Journal:
@@ -76,12 +75,10 @@ class Journal:
         self._file: JournalFile | None = None
         self._thread: threading.Thread | None = None
         self.took_s = 0.0  # processor time of the thread
-        self._began_ns = self._sequence = self._peak_bytes = self._sampled_ns = (
-            self._steps_bytes
-        ) = 0
+        self._began_ns = self._sequence = self._peak_bytes = self._sampled_ns = 0
         self._step_ends = array("q")  # of the steps that are written, whose begin may be taken back
         self._names: dict[str, int] = {}
-        self._looks = self._stacks = self._named = 0
+        self._looks = self._stacks = self._named = self._user_files = 0
         self._frames: dict[tuple[int, int], int] = {}  # the row of each that was seen
         self._rows: dict[tuple[int, int], int] = {}  # of each that is written
         self._files: dict[str, str] = {}
@@ -105,7 +102,7 @@ class Journal:
                 "limit_of": "" if limit is None else limit.of,
             }
             self._file.append_json(BEGIN, begin)
-            self._write_newest(self._file, self._began_ns, 0, 0)
+            self._file.commit(self._newest(self._began_ns, 0, 0))
             self._thread = threading.Thread(target=self._write_on, name="profnb", daemon=True)
             self._thread.start()
 
@@ -151,10 +148,10 @@ class Journal:
         if versions != self._versions:
             self._versions = versions
             file.append_json(VERSIONS, versions)
-        self._write_newest(file, now, steps, stack)
+        file.commit(self._newest(now, steps, stack))
 
-    def _write_newest(self, file: JournalFile, now: int, steps: int, stack: int) -> None:
-        """Write where the cell stands: how many steps have ended, what runs, how much memory there is."""
+    def _newest(self, now: int, steps: int, stack: int) -> Newest:
+        """Say where the cell stands: how many steps have ended, what runs, how much memory there is."""
         from profnb.capture.journal.journal_file import Newest
 
         resident = resident_bytes()
@@ -165,12 +162,8 @@ class Journal:
         last = self._log.latest(1)
         ended = self._step_ends[-1] if self._step_ends else 0
         ended = max(ended, last[0][0] if last else 0)
-        file.set_newest(
-            Newest(
-                self._sequence, now, time.time_ns(), steps, ended, resident,
-                self._peak_bytes, stack
-            )
-        )  # fmt: skip
+        peak, epoch_ns = self._peak_bytes, time.time_ns()
+        return Newest(self._sequence, now, epoch_ns, steps, ended, resident, peak, stack)
 
     def _write_lists(self, file: JournalFile) -> None:
         """Write what was added to lists that only grow."""
@@ -194,33 +187,21 @@ class Journal:
 
     def _write_steps(self, file: JournalFile) -> int:
         """Write the steps since the last one written that still stands; how many have ended."""
-        ends, back = self._step_ends, 1
-        if file.is_full or self._steps_bytes > _MOST_STEPS_BYTES:
+        ends, named, back = self._step_ends, len(self._names), 1
+        if file.is_full or file.size > _MOST_BYTES:
             return len(self._log)
-        while ends:
-            standing = self._log.since(len(ends) - 1)[1]
-            if standing and standing[0] == ends[-1]:
-                break
+        columns = self._log.since(max(len(ends) - 1, 0), self._names)
+        while ends and columns[1][:1] != ends[-1:]:
             del ends[-back:]
             back *= 2
+            columns = self._log.since(max(len(ends) - 1, 0), self._names)
         first = len(ends)
-        columns = self._log.since(first)
-        if not columns[0]:
-            return first
-        ends.extend(columns[1])
-        names = columns[2]
-        new = {
-            name: len(self._names) + at for at, name in enumerate(sorted({*names} - {*self._names}))
-        }
-        self._names |= new
-        columns[2] = list(map(self._names.__getitem__, names))
-        head = array("q", (first, len(names)))
-        packed = b"".join(array("q", column).tobytes() for column in (head, *columns))
-        payload = zlib.compress(packed, 1)
-        if new:
-            file.append_json(LISTS, {"names": list(new)})
-        self._steps_bytes += len(payload)
-        file.append(STEPS, payload)
+        columns = [column[min(first, 1) :] for column in columns]
+        if new := list(self._names)[named:]:
+            file.append_json(LISTS, {"names": new})
+        if columns[1]:
+            ends.extend(columns[1])
+            file.append(STEPS, b"".join((array("q", (first, len(columns[1]))), *columns)))
         return len(ends)
 
     def _write_looks(self, file: JournalFile) -> int:
@@ -228,17 +209,19 @@ class Journal:
         looks = self._sampler.since(self._looks, self._stacks)
         self._looks += len(looks.time_ns)
         if looks.time_ns:
-            packed = looks.time_ns.tobytes() + array("q", looks.stack).tobytes()
-            file.append(LOOKS, zlib.compress(packed, 1))
+            file.append(LOOKS, looks.time_ns.tobytes() + array("q", looks.stack).tobytes())
             self._named = looks.stack[-1]
-        chosen = dict(islice(enumerate(looks.keys, self._stacks), _MOST_STACKS))
-        self._stacks += len(chosen)
-        if self._named >= self._stacks:  # what runs now comes first
-            chosen[self._named] = looks.keys[self._named - self._stacks + len(chosen)]
         frames: list[Any] = []
         cells: dict[str, int] = {}
         rows_of = partial(self._rows_of, looks=looks, frames=frames, cells=cells)
-        stacks = {row: list(rows_of(key)) for row, key in chosen.items()}
+        first, stacks = self._stacks, {}
+        if self._named >= first:  # what runs now comes first
+            stacks[self._named] = list(rows_of(looks.keys[self._named - first]))
+        for row, key in islice(enumerate(looks.keys, first), _MOST_STACKS):
+            if len(frames) > _MOST_FRAMES:
+                break
+            stacks[row] = list(rows_of(key))
+            self._stacks += 1
         if stacks:
             file.append_json(STACKS, {"stacks": stacks, "frames": frames, "cells": cells})
         return self._named
@@ -275,14 +258,15 @@ class Journal:
     def _file_name(self, code: CodeType, cells: dict[str, int]) -> str:
         """What a file is called: a library's by its place among packages, one of the user's by a number."""
         file = code.co_filename
-        if not is_user_file(file):
-            return file if file.startswith("<") else short_path(file)
         name = self._files.get(file)
-        if name is None:
-            name = self._files[file] = f"file {len(self._files) + 1}"
+        if name is None and is_user_file(file):
+            self._user_files += 1
+            name = self._files[file] = f"file {self._user_files}"
             number = number_cells().get(file)
             if number is not None:
                 cells[name] = number
+        elif name is None:
+            name = self._files[file] = file if file.startswith("<") else short_path(file)
         return name
 
     def _write_machine(self, file: JournalFile, now: int) -> None:
@@ -296,9 +280,8 @@ class Journal:
         self._sampled_ns = records.time_ns[count - 1]
         boards = [(board.name, board.index, board.memory_bytes) for board in records.boards]
         values = [column[count - 1] for column in records.columns()]
-        file.append_json(
-            MACHINE, {"began_ns": records.begin_ns, "boards": boards, "values": values}
-        )
+        looked = {"began_ns": records.begin_ns, "boards": boards, "values": values}
+        file.append_json(MACHINE, looked)
 
     def _write_trace(self, file: JournalFile) -> None:
         """Write where the trace is, once it is in a folder of ours, which then outlives the process."""

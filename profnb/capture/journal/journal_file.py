@@ -1,8 +1,12 @@
 """The file of a journal: records that are appended, two places for what is newest, and who still writes it.
 
-A process may be killed at any moment. What it had handed to the system by then stays, so a record is whole or
-the last one, and cut; each has its length and a checksum. Two places at the begin hold the newest state, the
-older one is written over. So a full disk, or a file that has reached its bound, ends the records only.
+A process may be killed at any moment. What it had handed to the system by then stays, so the records of a
+write are whole, or the last ones, and cut; they have a length and a checksum. Two places at the begin hold
+the newest state, the older one is written over. So a full disk, or a file that has reached its bound, ends
+the records only.
+
+The records of a write are compressed together and handed over at once: each call to the system gives the
+interpreter away and has to get it back from the code that runs.
 
 Nothing is mapped into memory: to write to a mapped page for which a full disk has no room ends the process.
 
@@ -21,26 +25,26 @@ import time
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, astuple, dataclass, fields
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from profnb.capture.machine.waits import MOUNTS, network_mounts
 from profnb.core.errors import TraceFormatError
 from profnb.core.safe_files import ours_alone, read_whole
 
 MOST_BYTES = 8 << 20
-_MAGIC, _VERSION = b"profnbJ", 1
+_MAGIC, _VERSION = b"profnbJ", 2
 _SUFFIX = ".profnb-journal"
 _KEPT_S = 86_400.0
 _MOST_UNPACKED = 64 << 20
-_HEAD = struct.Struct("<cII")  # kind, length, checksum
+_HEAD = struct.Struct("<II")  # of what one write appends: length, checksum
+_RECORD = struct.Struct("<cI")  # kind, length
 _PLACE, _PLACES, _FIRST_RECORD = 128, (64, 192), 320
 _PROCESS_BEGAN = time.time_ns()  # a process' id may be that of one that died, as in a container
 
 
-@dataclass(frozen=True, slots=True)
-class Newest:
+class Newest(NamedTuple):
     """The newest state of a capture.
 
     Attributes:
@@ -64,7 +68,7 @@ class Newest:
     stack: int = 0
 
 
-_NEWEST = struct.Struct(f"<{len(fields(Newest))}q")
+_NEWEST = struct.Struct(f"<{len(Newest._fields)}q")
 _SUM = struct.Struct("<I")
 
 
@@ -77,7 +81,8 @@ class JournalFile:
 
     def __init__(self) -> None:
         """Make the file, in the first folder that lets."""
-        self._process, self._size, self.is_full = os.getpid(), _FIRST_RECORD, False
+        self._process, self.size, self.is_full = os.getpid(), _FIRST_RECORD, False
+        self._added = bytearray()
         self.path = Path()
         for folder in folders():
             with suppress(OSError):
@@ -96,30 +101,31 @@ class JournalFile:
             self.remove()
             raise
 
-    def append(self, kind: bytes, payload: bytes) -> bool:
-        """Append a record; whether it is there."""
-        record = _HEAD.pack(kind, len(payload), zlib.crc32(payload, kind[0])) + payload
-        if self.is_full or self._size + len(record) > MOST_BYTES:
-            self.is_full = True
-            return False
-        try:
-            written = os.pwrite(self._file, record, self._size)
-        except OSError:  # the disk is full
-            written = 0
-        self.is_full = written < len(record)  # nothing follows a record that was cut
-        self._size += 0 if self.is_full else written
-        return not self.is_full
+    def append(self, kind: bytes, content: bytes) -> None:
+        """Add a record to the next write."""
+        self._added += _RECORD.pack(kind, len(content)) + content
 
-    def append_json(self, kind: bytes, value: object) -> bool:
-        """Append a record of plain values; whether it is there."""
-        return self.append(kind, zlib.compress(json.dumps(value, default=asdict).encode(), 1))
+    def append_json(self, kind: bytes, value: object) -> None:
+        """Add a record of plain values to the next write."""
+        self.append(kind, json.dumps(value, default=asdict).encode())
 
-    def set_newest(self, newest: Newest) -> None:
-        """Write the newest state over the one before the last."""
-        packed = _NEWEST.pack(*astuple(newest))
+    def commit(self, newest: Newest) -> None:
+        """Append what was added, and write the newest state over the one before the last."""
+        if self._added and not self.is_full:
+            payload = zlib.compress(self._added, 1)
+            self.is_full = not self._append(_HEAD.pack(len(payload), zlib.crc32(payload)) + payload)
+        self._added.clear()
+        packed = _NEWEST.pack(*newest)
         with suppress(OSError):
             place = _PLACES[newest.sequence % 2]
             os.pwrite(self._file, _SUM.pack(zlib.crc32(packed)) + packed, place)
+
+    def _append(self, block: bytes) -> bool:
+        """Append to the file; whether it is there: nothing follows what was cut."""
+        at, self.size = self.size, self.size + len(block)
+        with suppress(OSError):  # the disk is full
+            return self.size <= MOST_BYTES and os.pwrite(self._file, block, at) == len(block)
+        return False
 
     def remove(self) -> None:
         """Let the file go; a fork leaves it to the process that it came from."""
@@ -211,17 +217,25 @@ def _newest_at(whole: bytes, place: int) -> Iterator[Newest]:
 def _records(whole: bytes) -> Iterator[tuple[bytes, bytes]]:
     at, unpacked = _FIRST_RECORD, 0
     while at + _HEAD.size <= len(whole):
-        kind, length, checksum = _HEAD.unpack_from(whole, at)
+        length, checksum = _HEAD.unpack_from(whole, at)
         at += _HEAD.size
         payload = whole[at : at + length]
         at += length
-        if len(payload) < length or zlib.crc32(payload, kind[0]) != checksum:
+        if len(payload) < length or zlib.crc32(payload) != checksum:
             return
         content = zlib.decompressobj().decompress(payload, _MOST_UNPACKED)
         unpacked += len(content)
         if unpacked > _MOST_UNPACKED:
             raise TraceFormatError("more than a journal holds")
-        yield kind, content
+        yield from _records_of(content)
+
+
+def _records_of(content: bytes) -> Iterator[tuple[bytes, bytes]]:
+    at = 0
+    while at < len(content):
+        kind, length = _RECORD.unpack_from(content, at)
+        at += _RECORD.size + length
+        yield kind, content[at - length : at]
 
 
 def as_json(content: bytes) -> Any:

@@ -14,6 +14,7 @@ MACHINE, CONTAINER, PROCESS_LIMIT = "the machine", "the container", "`ulimit -v`
 _GROUPS, _PROC = Path("/sys/fs/cgroup"), Path("/proc")
 _UNLIMITED = 1 << 60  # version 1 writes a number of this size for none
 _KB = 1024
+_STATM_BYTES = 256  # seven numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,11 @@ def resident_bytes(proc: Path = _PROC) -> int | None:
 def _pages(proc: Path) -> tuple[int, int] | None:
     """Address space and memory of this process."""
     try:
-        first = (proc / "self" / "statm").read_bytes().split()[:2]
+        opened = os.open(f"{proc}/self/statm", os.O_RDONLY)
+        try:  # with few calls: each gives the interpreter away
+            first = os.pread(opened, _STATM_BYTES, 0).split()[:2]
+        finally:
+            os.close(opened)
         space, resident = (int(count) * os.sysconf("SC_PAGE_SIZE") for count in first)
     except (OSError, ValueError):
         return None
