@@ -10,7 +10,7 @@ import gc
 import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import accumulate
 from math import prod
 from pathlib import Path
@@ -39,32 +39,43 @@ def resident_peak(run: Callable[[], object]) -> tuple[float, float]:
     Raises:
         CaptureError: The system does not tell.
     """
-    process_peak(run)
-    before, peaks = zip(*(process_peak(run) for _ in range(_RUNS)), strict=True)
+    with _own_pages():
+        run()
+        before, peaks = zip(*(_peak_of(run) for _ in range(_RUNS)), strict=True)
     # What a thread gives back late is there before one run, or at the peak of another.
     return min(before), max(sorted(peaks)[len(peaks) // 2] - min(before), 0.0)
 
 
-def process_peak(run: Callable[[], object]) -> tuple[float, float]:
-    """The memory of the process before something runs, and the most while it does.
-
-    Blocks of a small batch have pages of their own meanwhile, as a large one's have: freed, they leave no
-    holes.
+def process_peak(run: Callable[[], object]) -> float:
+    """The most memory of the process while something runs.
 
     Raises:
         CaptureError: The system does not tell.
     """
+    with _own_pages():
+        return _peak_of(run)[1]
+
+
+def _peak_of(run: Callable[[], object]) -> tuple[float, float]:
+    """The memory of the process before something runs, and the most while it does."""
     gc.collect()
-    try:
-        _map_blocks_from(_OWN_PAGES)  # and gives back what is free now
-        before, is_set_back = resident_bytes() or 0, set_peak_back()
-        run()
-        peak = _PEAK.search(_STATUS.read_bytes()) if is_set_back else None
-    finally:
-        _map_blocks_from(_LARGEST_KEPT)
+    _map_blocks_from(_OWN_PAGES)  # and gives back what is free now
+    before, is_set_back = resident_bytes() or 0, set_peak_back()
+    run()
+    peak = _PEAK.search(_STATUS.read_bytes()) if is_set_back else None
     if not before or peak is None:
         raise CaptureError("The peak of this process' memory is known on Linux only.")
     return float(before), int(peak[1]) * float(_KB)
+
+
+@contextmanager
+def _own_pages() -> Iterator[None]:
+    """Give blocks of a small batch pages of their own, as a large one's have: freed, they leave no holes."""
+    try:
+        _map_blocks_from(_OWN_PAGES)
+        yield
+    finally:
+        _map_blocks_from(_LARGEST_KEPT)
 
 
 def set_peak_back() -> bool:
