@@ -38,7 +38,7 @@ def main() -> None:
             on_epoch_begin=lambda epoch, _: set_peak_back() if epoch == 1 else None
         )
         fit = partial(model.fit, x, y, batch_size=batch, epochs=_STEPS, verbose=0)
-        _, peak = process_peak(partial(fit, callbacks=[second]))
+        peak = process_peak(partial(fit, callbacks=[second]))
         _answer({"before": loaded, "more": max(peak - with_examples, 0.0)})
     except Exception as error:  # noqa: BLE001 - whatever Keras says of a model or of a batch
         _answer({"error": f"{type(error).__name__}: {str(error)[:300]}"})

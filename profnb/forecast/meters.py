@@ -34,37 +34,48 @@ _OWN_PAGES, _LARGEST_KEPT = 1 << 16, 1 << 25
 def resident_peak(run: Callable[[], object]) -> tuple[float, float]:
     """The memory of the process before something runs again, and the most that running takes on top.
 
-    What the first run makes and keeps (graphs, the optimizer's state) is there before.
+    What the first run makes and keeps (graphs, the optimizer's state) is there before. Blocks of a small
+    batch have pages of their own meanwhile, as a large one's have: freed, they leave no holes.
 
     Raises:
         CaptureError: The system does not tell.
     """
-    process_peak(run)
-    before, peaks = zip(*(process_peak(run) for _ in range(_RUNS)), strict=True)
-    # What a thread gives back late is there before one run, or at the peak of another.
-    return min(before), max(sorted(peaks)[len(peaks) // 2] - min(before), 0.0)
-
-
-def process_peak(run: Callable[[], object]) -> tuple[float, float]:
-    """The memory of the process before something runs, and the most while it does.
-
-    Blocks of a small batch have pages of their own meanwhile, as a large one's have: freed, they leave no
-    holes.
-
-    Raises:
-        CaptureError: The system does not tell.
-    """
-    gc.collect()
+    before, peaks = [], []
     try:
-        _map_blocks_from(_OWN_PAGES)  # and gives back what is free now
-        before, is_set_back = resident_bytes() or 0, set_peak_back()
+        _map_blocks_from(_OWN_PAGES)
+        run()
+        for _ in range(_RUNS):
+            gc.collect()
+            _map_blocks_from(_OWN_PAGES)  # and gives back what is free now
+            before.append(resident_bytes() or 0)
+            is_set_back = set_peak_back()
+            run()
+            peaks += _PEAK.findall(_STATUS.read_bytes()) if is_set_back else []
+    finally:
+        _map_blocks_from(_LARGEST_KEPT)
+    there, sizes = float(min(before)), sorted(int(peak) * float(_KB) for peak in peaks)
+    if not there or not sizes:
+        raise CaptureError("The peak of this process' memory is known on Linux only.")
+    # What a thread gives back late is there before one run, or at the peak of another.
+    return there, max(sizes[len(sizes) // 2] - there, 0.0)
+
+
+def process_peak(run: Callable[[], object]) -> float:
+    """The most memory of the process while something runs, with blocks in pages of their own likewise.
+
+    Raises:
+        CaptureError: The system does not tell.
+    """
+    try:
+        _map_blocks_from(_OWN_PAGES)
+        is_set_back = set_peak_back()
         run()
         peak = _PEAK.search(_STATUS.read_bytes()) if is_set_back else None
     finally:
         _map_blocks_from(_LARGEST_KEPT)
-    if not before or peak is None:
+    if peak is None:
         raise CaptureError("The peak of this process' memory is known on Linux only.")
-    return float(before), int(peak[1]) * float(_KB)
+    return int(peak[1]) * float(_KB)
 
 
 def set_peak_back() -> bool:
