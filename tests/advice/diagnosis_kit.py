@@ -34,6 +34,7 @@ tf, keras, v1 = Later("tensorflow"), Later("keras"), Later("tensorflow.compat.v1
 OF_THE_CLOCK = {
     "python-between-steps", "slowing-down", "epoch-ends", "input-bound", "waiting-for-input", "python-input", "prefetch-more",
     "synchronising-reads", "idle-cores", "small-ops", "small-ops-without-xla", "large-optimizer", "validation", "own-python",
+    "values-to-tensors",  # which is where a thread that slept waits for a core
 }  # fmt: skip
 
 

@@ -181,7 +181,7 @@ def test_a_table_fills_row_by_row_and_goes(publisher, monkeypatch):
     assert publisher.history == ["", "1 of 4 runs", "2 of 4 runs · about 20 s left  next"]
     (output,) = publisher.outputs.values()
     assert "&lt;traced&gt;" in output["text/html"]
-    assert output["text/html"].index("12 s") < output["text/html"].index("10 s")
+    assert output["text/html"].index("12\u00a0s") < output["text/html"].index("10\u00a0s")
     shown.close()
     assert list(publisher.outputs.values()) == [EMPTY]
 

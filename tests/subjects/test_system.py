@@ -183,7 +183,7 @@ def test_the_strip_and_the_table_say_the_same():
     assert len(re.findall(r'<rect [^>]*height="3"', html)) == 11  # clocks held back
     assert "30 J a step" in section_text(section)
     without = re.sub(r"<svg.*?</svg>", "", html, flags=re.S)
-    assert "20.0 GB" in without
+    assert "20.0\u00a0GB" in without
     assert system_sections(find_machine_use(looks(1)), ()) == []
     assert system_sections(None, ()) == []
     long = find_machine_use(looks(2000, boards=[board(2000)]))
