@@ -31,7 +31,7 @@ def part_section(
             number_of(shown, "difference", lambda part: _signed(part.difference_ms)),
             "status",
         ),
-        title="Where the cell's time differs",
+        title="Where the time differs",
         sentence=difference_sentence(parts),
         bar=more_or_less([part.difference_ms for part in shown]),
         strip=picture,
