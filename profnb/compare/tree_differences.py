@@ -274,4 +274,4 @@ def difference_sentence(parts: Sequence[PartDifference]) -> str:
     leading = [part for part in parts if (part.difference_ms > 0) == (whole > 0)][:_MOST_TOLD]
     times = [f"{part.part} {signed_text(part.difference_ms * PS_PER_MS)}" for part in leading]
     named = listed(times, _MOST_TOLD) or "none"
-    return f"In all {duration_text(abs(whole) * PS_PER_MS)} {word}: {named}."
+    return f"In all it takes {duration_text(abs(whole) * PS_PER_MS)} {word}: {named}."

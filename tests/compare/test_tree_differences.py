@@ -35,8 +35,8 @@ def test_what_is_longer_shorter_new_and_gone():
     assert parts[0].inside == "fit / epoch"
     assert parts[0].counts == (3, 3)
     assert sum(part.difference_ms for part in parts) == pytest.approx(whole(two) - whole(one))
-    assert difference_sentence(parts) == "In all 300 ms longer: Score.on_epoch_end +300 ms and plot +40.0 ms."
-    assert difference_sentence(compare_trees(two, one)) == "In all 300 ms shorter: Score.on_epoch_end -300 ms and plot -40.0 ms."
+    assert difference_sentence(parts) == "In all it takes 300 ms longer: Score.on_epoch_end +300 ms and plot +40.0 ms."
+    assert difference_sentence(compare_trees(two, one)) == "In all it takes 300 ms shorter: Score.on_epoch_end -300 ms and plot -40.0 ms."
 
 
 def test_equal_trees_have_no_differences_and_profnbs_own_time_is_none():
@@ -80,7 +80,7 @@ def test_markdown_has_the_verdict_three_parts_the_rest_and_their_sum():
     text = markdown("B is 1.31x slower.", ["Versions differ."], ("main", "pr_1"), compare_trees(tree(), many), SLOWER)
     assert text == (
         "> [!CAUTION]\n> **B is 1.31x slower.**\n\n> Versions differ.\n\n"
-        "**In all 333 ms longer: Score.on\\_epoch\\_end +300 ms, plot +40.0 ms and more +3.00 ms.**\n\n"
+        "**In all it takes 333 ms longer: Score.on\\_epoch\\_end +300 ms, plot +40.0 ms and more +3.00 ms.**\n\n"
         "| part of the cell | main | pr\\_1 | difference |\n| --- | ---: | ---: | ---: |\n"
         "| fit / epoch / Score.on\\_epoch\\_end | 20.0 ms | 320 ms | +300 ms |\n| plot | 0 ms | 40.0 ms | +40.0 ms |\n"
         "| fit / epoch / train steps | 200 ms | 190 ms | -10.0 ms |\n| all else that differs | 0 ms | 3.00 ms | +3.00 ms |\n"

@@ -452,7 +452,7 @@ def test_the_alarm_names_the_run_the_commit_and_the_part(file, capsys):
     (sentence,) = history.sentences()
     assert sentence.startswith("cnn is 1.5")
     assert "commit bbbbbbb" in sentence
-    assert "In all 500 ms longer: Score.on_epoch_end +500 ms." in sentence
+    assert "In all it takes 500 ms longer: Score.on_epoch_end +500 ms." in sentence
     assert main("history", "--history", file, "--alarm") == 1
     assert "bbbbbbb" in capsys.readouterr().out
     assert main("history", "--history", file, "--label", "none", "--alarm") == 0
