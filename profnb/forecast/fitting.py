@@ -43,7 +43,7 @@ _LEAST_PEAK = 16e6  # bytes: a process takes memory in pieces
 _GPU, _GIVEN_LIMIT = "the GPU", "the given limit"
 _EVEN = 0.9  # of what each example adds, what it added without the last batch
 _SHARE = 10  # of the limit, the part that measuring may take
-_RUNS = 3  # of the largest batch in processes of their own
+_PROCESSES = 3  # that each run the largest batch
 _PLANNED = 8  # times the largest batch that ran, the one that is planned only
 _Limit = tuple[int, str] | None  # the most memory there may be, and what sets that
 _Meter = Callable[[int], tuple[float, float]]  # what is there before, what comes on top
@@ -140,7 +140,7 @@ def _measuring_of(model: Any, batch: tuple[Any, ...], limit: _Limit) -> Iterator
         how = "Measured in a fresh process: the most memory it took while it trained on a batch."
         with _saved(model, *batch) as meter:
             held_bytes = sum(map(_bytes_of, _arrays_of(batch)))
-            yield _Measuring(meter, how, limit, held_bytes, runs=_RUNS)
+            yield _Measuring(meter, how, limit, held_bytes, runs=_PROCESSES)
         return
     if is_jax_step(model, batch):
         how = (

@@ -10,7 +10,7 @@ import gc
 import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import accumulate
 from math import prod
 from pathlib import Path
@@ -25,6 +25,7 @@ from profnb.forecast.kept_state import variables_of
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 _PEAK = re.compile(rb"^VmHWM:\s+(\d+) kB", re.MULTILINE)
 _KB = 1024
+_UNKNOWN = "The peak of this process' memory is known on Linux only."
 _RUNS = 3
 # glibc's options by number, and what it sets itself once a block of the largest size that it keeps was freed.
 _MAP_FROM, _TRIM_FROM = -3, -1
@@ -41,21 +42,16 @@ def resident_peak(run: Callable[[], object]) -> tuple[float, float]:
         CaptureError: The system does not tell.
     """
     before, peaks = [], []
-    try:
-        _map_blocks_from(_OWN_PAGES)
+    with _own_pages():
         run()
         for _ in range(_RUNS):
             gc.collect()
             _map_blocks_from(_OWN_PAGES)  # and gives back what is free now
-            before.append(resident_bytes() or 0)
-            is_set_back = set_peak_back()
-            run()
-            peaks += _PEAK.findall(_STATUS.read_bytes()) if is_set_back else []
-    finally:
-        _map_blocks_from(_LARGEST_KEPT)
-    there, sizes = float(min(before)), sorted(int(peak) * float(_KB) for peak in peaks)
+            before.append(float(resident_bytes() or 0))
+            peaks.append(_peak_while(run))
+    there, sizes = min(before), sorted(filter(None, peaks))
     if not there or not sizes:
-        raise CaptureError("The peak of this process' memory is known on Linux only.")
+        raise CaptureError(_UNKNOWN)
     # What a thread gives back late is there before one run, or at the peak of another.
     return there, max(sizes[len(sizes) // 2] - there, 0.0)
 
@@ -66,16 +62,19 @@ def process_peak(run: Callable[[], object]) -> float:
     Raises:
         CaptureError: The system does not tell.
     """
-    try:
-        _map_blocks_from(_OWN_PAGES)
-        is_set_back = set_peak_back()
-        run()
-        peak = _PEAK.search(_STATUS.read_bytes()) if is_set_back else None
-    finally:
-        _map_blocks_from(_LARGEST_KEPT)
-    if peak is None:
-        raise CaptureError("The peak of this process' memory is known on Linux only.")
-    return int(peak[1]) * float(_KB)
+    with _own_pages():
+        peak = _peak_while(run)
+    if not peak:
+        raise CaptureError(_UNKNOWN)
+    return peak
+
+
+def _peak_while(run: Callable[[], object]) -> float:
+    """The most that was resident while something ran; 0 where the system does not tell."""
+    is_set_back = set_peak_back()
+    run()
+    peak = _PEAK.search(_STATUS.read_bytes()) if is_set_back else None
+    return int(peak[1]) * float(_KB) if peak else 0.0
 
 
 def set_peak_back() -> bool:
@@ -84,6 +83,16 @@ def set_peak_back() -> bool:
         _CLEAR.write_text("5", "ascii")
         return True
     return False
+
+
+@contextmanager
+def _own_pages() -> Iterator[None]:
+    """Have blocks of a small batch in pages of their own inside the block."""
+    try:
+        _map_blocks_from(_OWN_PAGES)
+        yield
+    finally:
+        _map_blocks_from(_LARGEST_KEPT)
 
 
 def _map_blocks_from(size: int) -> None:

@@ -41,7 +41,7 @@ BEGIN, LISTS, STEPS, LOOKS, STACKS, MACHINE, TRACE, VERSIONS = (
 _WRITES_APART_S = 0.8  # an answer tells all but the last second
 _DISK_PATIENCE_S = 1.0  # for a disk that does not answer, as the cell ends
 _MOST_STACKS, _MOST_FRAMES = 4, 30  # new ones of one write: the others come with the next
-_MOST_BYTES, _THINNING = 6 << 20, 1000  # from there on no more steps are written
+_LAST_STEP_BYTES, _THINNING = 6 << 20, 1000  # from there on no more steps are written
 
 
 class Journal:
@@ -188,7 +188,7 @@ class Journal:
     def _write_steps(self, file: JournalFile) -> int:
         """Write the steps since the last one written that still stands; how many have ended."""
         ends, named, back = self._step_ends, len(self._names), 1
-        if file.is_full or file.size > _MOST_BYTES:
+        if file.is_full or file.size > _LAST_STEP_BYTES:
             return len(self._log)
         columns = self._log.since(max(len(ends) - 1, 0), self._names)
         while ends and columns[1][:1] != ends[-1:]:
