@@ -320,7 +320,7 @@ class Layers(_Subject):
         rows = group((runs.keys[key][0], paths[at]) for key, at in pairs if paths[at])
         return {name: sorted(set(said)) for name, said in rows.items()}
 
-    @property
+    @cached_property
     def ops(self) -> OpTable:
         """The ops of the whole capture, each with the row of the table that it counts for."""
         ops, everywhere = self.study.ops.table, np.ones(len(self.study.trace.events), np.bool_)
