@@ -85,12 +85,14 @@ Texts = str | Mapping[str, str]
 Words = tuple[str, Texts, Texts]  # a title, the code, and a link or a page of the framework's guide
 
 
-def propose(study: Study, rule: str, words: Words, evidence: str, *edits: Edit) -> Proposal:
+def propose(
+    study: Study, rule: str, words: Words, evidence: str, *edits: Edit, where: str = ""
+) -> Proposal:
     """Give a proposal in the framework's words."""
     title, *texts = words
     code, link = map(study.program.text_of, texts)
     link = link if "://" in link else guide(study, link)
-    return Proposal(rule, title, evidence, code, link, edits)
+    return Proposal(rule, title, evidence, code, link, edits, where)
 
 
 def of_cell(rule: Callable[[Model], Proposals]) -> Callable[[Model], Proposals]:

@@ -5,8 +5,6 @@ takes W of it, one that works beside them all of it. Given threads it takes that
 computing that itself uses one of them or all; with one thread beside the steps it hides behind C.
 """
 
-from dataclasses import replace
-
 from profnb.advice.cell_model import Model
 from profnb.advice.proposals import Proposal, Proposals, of_trace, propose
 from profnb.advice.replay import once
@@ -216,13 +214,10 @@ def waits_for_batches(model: Model, study: Study) -> Proposals:
         name, part, where = function
         why += f" {name} takes {percent_text(part)} of the waiting."
         code, remains = f"Vectorize {name}. Or: {code}", (min(1 - part, remains[0]), remains[1])
-    yield replace(
-        propose(
-            study, "waiting-for-input", (title, code, "data_performance"),
-            f"{percent_text(share)} of the time the steps wait for the next batch. {why}",
-            *input_scaled(model, *remains, share),
-        ),
-        where=where,
+    yield propose(
+        study, "waiting-for-input", (title, code, "data_performance"),
+        f"{percent_text(share)} of the time the steps wait for the next batch. {why}",
+        *input_scaled(model, *remains, share), where=where,
     )  # fmt: skip
 
 
