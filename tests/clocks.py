@@ -3,7 +3,9 @@
 import itertools
 import threading
 
-from profnb.capture import session
+from profnb.capture import hooks, session
+from profnb.capture.journal import journal
+from profnb.capture.machine import machine_watch
 from profnb.capture.marking import open_steps, step_recorder, trace_events
 from profnb.capture.parts import cell_counters
 from profnb.capture.source import stacks
@@ -72,7 +74,7 @@ class Still:
 def stand_still(monkeypatch):
     """Let a capture take the times of steps and of a cell's parts from a clock that stands still; returns it."""
     clock = Still()
-    for module in (session, cell_counters, gap_watch, stacks, open_steps, step_recorder, trace_events):
+    for module in (hooks, session, journal, machine_watch, cell_counters, gap_watch, stacks, open_steps, step_recorder, trace_events):
         monkeypatch.setattr(module, "time", clock)
     monkeypatch.setattr(Sampler, "_look_on", lambda sampler, thread: clock.look_on(sampler, thread))
     return clock
