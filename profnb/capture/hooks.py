@@ -13,7 +13,6 @@ import importlib.util
 import inspect
 import sys
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from threading import get_ident
 from types import ModuleType
 from typing import Any
 
+from profnb.capture.hook_clock import hook_clock
 from profnb.capture.seam import Seam
 from profnb.capture.seams import SEAMS
 from profnb.capture.signals import OwnFaults, signal_of
@@ -30,7 +30,6 @@ Hook = Callable[..., object]
 Faults = Callable[[Exception], object]
 _Listed = tuple[tuple[int, Hook], ...]
 _MISSING: Any = object()
-took_ns: defaultdict[int, int] = defaultdict(int)  # by thread, what hooks took of it, ever
 
 
 class _Hooks:
@@ -111,10 +110,10 @@ def _around(call: Callable[..., Any], hooks: _Hooks) -> Callable[..., Any]:  # n
     """A function that calls another one, and hooks around it, with no frame between them and it."""
 
     @functools.wraps(call)
-    def watched(  # noqa: C901 - a function for a branch would be a frame in each call
+    def watched(  # noqa: C901, PLR0912 - a function for a branch would be a frame in each call
         self: Any = _MISSING, /, *arguments: Any, **keywords: Any
     ) -> Any:
-        hooks_ns = -time.perf_counter_ns()
+        hooks_ns = -time.perf_counter_ns() if hook_clock.is_on else 0
         if self is not _MISSING:
             arguments = self, *arguments
         here = get_ident()
@@ -125,14 +124,16 @@ def _around(call: Callable[..., Any], hooks: _Hooks) -> Callable[..., Any]:  # n
         except Exception as error:
             if not hooks.is_fault(error):
                 raise
-        hooks_ns += time.perf_counter_ns()
+        if hooks_ns:
+            hooks_ns += time.perf_counter_ns()
         try:
             result = call(*arguments, **keywords)
         except BaseException as error:
             without_us(error)
             hooks.call_failed(arguments, keywords)
             raise
-        hooks_ns -= time.perf_counter_ns()
+        if hooks_ns:
+            hooks_ns -= time.perf_counter_ns()
         try:
             for thread, hook in hooks.came:
                 if thread == here or not thread:
@@ -143,7 +144,8 @@ def _around(call: Callable[..., Any], hooks: _Hooks) -> Callable[..., Any]:  # n
         except Exception as error:
             if not hooks.is_fault(error):
                 raise
-        took_ns[here] += hooks_ns + time.perf_counter_ns()
+        if hooks_ns:
+            hook_clock.took_ns[here] += hooks_ns + time.perf_counter_ns()
         return result
 
     # PyTorch's profiler knows calls of modules by the code that stands in their class, whose variable `self`

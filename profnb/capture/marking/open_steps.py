@@ -40,16 +40,19 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from operator import sub
 from types import CodeType
 from typing import Any
 
 from profnb.capture import seams
-from profnb.capture.hooks import Library, took_ns
+from profnb.capture.hook_clock import hook_clock
+from profnb.capture.hooks import Library
 from profnb.capture.signals import OwnFaults
 from profnb.capture.source.source_records import TurnRecords
 from profnb.capture.source.user_code import is_own_file
 from profnb.capture.step_records import CALL, KINDS, TAPE, USER, OpenStep, StepLog
 
+_CLOCKED_EACH = 16  # steps
 MARKER = "profnb_marker"  # the metadata that tells our markers from the user's
 
 
@@ -106,11 +109,12 @@ class OpenSteps:
         self.batch: OpenStep | None = None
         self.runs: dict[str, int] = {}
         self.is_in_run = self.counts_only = False
-        self._took_before_ns = took_ns[self.thread]
-        self._counted_from = 0, self._took_before_ns  # a row, and what hooks had taken by then
+        # What hooks had taken by then: as it began, as it began to count only, and whenever one is clocked.
+        self._took_ns = [hook_clock.took_ns[self.thread]]
+        self._before_counting, self._clocked_row = 0, -_CLOCKED_EACH
         self._marking_ns: dict[int, int] = {}  # by row, what marking took outside of a traced step
         self._to_report: int | None = None
-        self._traced: dict[str, int] = {}  # by name, how many were recorded under trace
+        self._traced: dict[str, int] = {}  # how many were recorded under trace
         self._total_ns: dict[str, int] = {}
 
     def is_here(self) -> bool:
@@ -159,6 +163,7 @@ class OpenSteps:
         span.first_record = first = settled + len(late)
         span.was_traced = not self.counts_only and self.is_tracing()
         span.step_num = first if step_num is None else step_num
+        self.clock_hooks(first)
         span.begin_ns = time.perf_counter_ns()
         return span
 
@@ -207,16 +212,30 @@ class OpenSteps:
 
     def count_only(self) -> None:
         """Record no trace from here on."""
-        self.counts_only = True
-        self._counted_from = len(self.log), took_ns[self.thread]
+        self.counts_only, self._before_counting = True, len(self.log)
+        self._took_ns.append(hook_clock.took_ns[self.thread])
+        self._clocked_row = (
+            self._before_counting + 1 - _CLOCKED_EACH
+        )  # the next: the window closes in this
+        hook_clock.is_on = False
+
+    def clock_hooks(self, row: int) -> None:
+        """Clock the hooks of a step and those between it and the next; behind the window, of a few."""
+        if self.counts_only and row >= self._clocked_row + _CLOCKED_EACH:
+            self._took_ns.append(hook_clock.took_ns[self.thread])
+            self._clocked_row = row
+        hook_clock.is_on = not self.counts_only or row == self._clocked_row
 
     @property
     def hooks_ns(self) -> tuple[int, int]:
-        """Mean time that hooks took for each step that was only counted, and for each before; 0 for none."""
-        steps, took = len(self.log), took_ns[self.thread]
-        row, by_then = self._counted_from if self.counts_only else (steps, took)
-        before = by_then - self._took_before_ns
-        return max(took - by_then, 0) // max(steps - row, 1), max(before, 0) // max(row, 1)
+        """What hooks took for each step that was only counted, and for each before, in mean."""
+        took = [*self._took_ns, hook_clock.took_ns[self.thread]]
+        before, *counted = map(sub, took[1:], took)
+        counted = sorted(counted[1:])[
+            :-1
+        ]  # the first holds the window's closing, one the run's end
+        steps = self._before_counting if self.counts_only else len(self.log)
+        return sum(counted) // max(len(counted), 1), max(before, 0) // max(steps, 1)
 
     def fail(self, span: OpenStep, end_ns: int) -> None:
         """It ended with an exception, and is no step; what it is part of fails instead of it."""
@@ -229,7 +248,9 @@ class OpenSteps:
         if steps is not None:
             begin_ns = time.perf_counter_ns()
             self.on_step(steps)
-            took_ns[self.thread] -= time.perf_counter_ns() - begin_ns  # closing is no hook's
+            hook_clock.took_ns[self.thread] -= (
+                time.perf_counter_ns() - begin_ns
+            )  # closing is no hook's
             if not self.gaps.is_on and time.perf_counter_ns() >= self.gaps.next_ns:
                 self.gaps.begin()
 

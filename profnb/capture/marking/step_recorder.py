@@ -413,6 +413,7 @@ class SessionRuns:
             opened.fail(run, time.perf_counter_ns())
             return True
         self._session_runs = number + 1
+        opened.clock_hooks(first)
         if (opened.batch is None and not opened.stack) or not opened.is_inside_step:
             if len(late) >= MOST_LATE:
                 late = opened.log.truncate(first)
