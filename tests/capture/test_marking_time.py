@@ -140,23 +140,26 @@ def test_the_time_between_steps_says_how_much_of_it_is_profnbs(own_us, remark):
 
 
 def test_hooks_of_watched_calls_are_clocked_but_not_what_closes_the_window_in_one(clock):
-    def closes(_):
-        clock.work(700)
-        steps.count_only()
+    traced = iter(range(5))
 
-    steps = OpenSteps(lambda: not steps.counts_only, closes)
+    def closes(_):
+        if next(traced, None) is None and not steps.counts_only:
+            clock.work(700)
+            steps.count_only()
+
+    steps, late = OpenSteps(lambda: not steps.counts_only, closes), iter(range(10_000))
 
     def ended():
-        clock.work(3)
+        clock.work(3 if steps.counts_only else 20)
         steps.record(steps.stack.pop(), clock.perf_counter_ns())
         steps.report()
 
     def began():
-        clock.work(5)
+        clock.work(900 if next(late) == 3 else 5)  # a profiler that starts, once
         steps.stack.append(steps.begin(None, "call", "f"))
 
     with watched_call(lambda: clock.work(WORKS), hook_failed=pytest.fail, before=began, after=ended) as call:
         for _ in range(60):
             call()
     assert steps.counts_only
-    assert steps.hooks_ns == ((5 + BEGINS + 3 + ENDS) * 1_000_000, 0)
+    assert steps.hooks_ns == ((5 + BEGINS + 3 + ENDS) * 1_000_000, (5 + BEGINS + 20 + ENDS) * 1_000_000)

@@ -109,9 +109,9 @@ class OpenSteps:
         self.batch: OpenStep | None = None
         self.runs: dict[str, int] = {}
         self.is_in_run = self.counts_only = False
-        # What hooks had taken by then: as it began, as it began to count only, and whenever one is clocked.
-        self._took_ns = [hook_clock.took_ns[self.thread]]
-        self._before_counting, self._clocked_row = 0, -_CLOCKED_EACH
+        # What hooks had taken as each step that is clocked began, and as it began to count only.
+        self._took_ns: list[int] = []
+        self._counted_from, self._clocked_row = sys.maxsize, -1
         self._marking_ns: dict[int, int] = {}  # by row, what marking took outside of a traced step
         self._to_report: int | None = None
         self._traced: dict[str, int] = {}  # how many were recorded under trace
@@ -212,30 +212,30 @@ class OpenSteps:
 
     def count_only(self) -> None:
         """Record no trace from here on."""
-        self.counts_only, self._before_counting = True, len(self.log)
+        self.counts_only, self._counted_from = True, len(self._took_ns)
         self._took_ns.append(hook_clock.took_ns[self.thread])
-        self._clocked_row = (
-            self._before_counting + 1 - _CLOCKED_EACH
-        )  # the next: the window closes in this
+        self._clocked_row = len(self.log) + 1 - _CLOCKED_EACH  # the next: the window closes in this
         hook_clock.is_on = False
 
     def clock_hooks(self, row: int) -> None:
         """Clock the hooks of a step and those between it and the next; behind the window, of a few."""
-        if self.counts_only and row >= self._clocked_row + _CLOCKED_EACH:
+        if row >= self._clocked_row + (_CLOCKED_EACH if self.counts_only else 1):
             self._took_ns.append(hook_clock.took_ns[self.thread])
             self._clocked_row = row
-        hook_clock.is_on = not self.counts_only or row == self._clocked_row
+        hook_clock.is_on = row == self._clocked_row
 
     @property
     def hooks_ns(self) -> tuple[int, int]:
-        """What hooks took for each step that was only counted, and for each before, in mean."""
-        took = [*self._took_ns, hook_clock.took_ns[self.thread]]
-        before, *counted = map(sub, took[1:], took)
-        counted = sorted(counted[1:])[
-            :-1
-        ]  # the first holds the window's closing, one the run's end
-        steps = self._before_counting if self.counts_only else len(self.log)
-        return sum(counted) // max(len(counted), 1), max(before, 0) // max(steps, 1)
+        """What hooks took for each step that was only counted, and for each before; 0 for none.
+
+        Means without the largest, in which a profiler may have begun or a run ended.
+        """
+        took, at = [*self._took_ns, hook_clock.took_ns[self.thread]], self._counted_from
+        longer = list(map(sub, took[1:], took))
+        counted, before = (
+            sorted(each)[:-1] for each in (longer[at + 1 :], longer[: max(at - 1, 0)])
+        )
+        return sum(counted) // max(len(counted), 1), sum(before) // max(len(before), 1)
 
     def fail(self, span: OpenStep, end_ns: int) -> None:
         """It ended with an exception, and is no step; what it is part of fails instead of it."""
