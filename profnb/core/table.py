@@ -378,19 +378,24 @@ def field_of(value: Any, path: str) -> Any:
 def frame_text(frame: "pd.DataFrame", most_rows: int, columns: int | None) -> str:
     """Write a DataFrame for a terminal of so many columns; None for as wide as it is.
 
-    The longest texts give way, from the front: their ends tell them apart.
+    Where it is too wide, a text that all rows share stands once, above. Then columns with few different texts
+    give way first, each from the front: the ends of texts tell them apart.
     """
     settings: dict[str, Any] = {"index": False, "max_rows": most_rows, "na_rep": "-"}
     text: str = frame.to_string(**settings)
-    over = text.index("\n") + 2 - columns if columns is not None else 0
+    over = text.index("\n") + 1 - columns if columns is not None else 0
     if over <= 0:
         return text
     texts = frame.select_dtypes(exclude=["number", "bool"]).astype(str)
-    lengths = [int(texts[name].str.len().max()) for name in texts]
-    widths = range(max(lengths, default=0), _LEAST_NAME - 1, -1)
-    fits = (most for most in widths if sum(max(one - most, 0) for one in lengths) >= over)
-    most = next(fits, _LEAST_NAME)
-    ends = "…" + texts.apply(lambda one: one.str[1 - most :])
-    is_short = texts.apply(lambda one: one.str.len() <= most)
-    shorter = frame.assign(**frame[[*texts]].where(is_short, ends))
-    return str(shorter.to_string(**settings, line_width=columns))
+    counts = texts.nunique().sort_values(kind="stable")
+    if shared := [name for name, count in counts.items() if count == 1 < len(frame)]:
+        above = "".join(f"{name}: {frame[name].iloc[0]}\n" for name in shared)
+        return above + frame_text(frame.drop(columns=shared), most_rows, columns)
+    for name in counts.index:
+        lengths = texts[name].str.len()
+        longest = int(lengths.max())
+        most = min(max(longest - over, _LEAST_NAME, len(name)), longest)
+        over -= longest - most
+        ends = "…" + texts[name].str[1 - most :]
+        frame = frame.assign(**{name: frame[name].where(lengths <= most, ends)})
+    return str(frame.to_string(**settings, line_width=columns if over > 0 else None))
