@@ -12,7 +12,15 @@ from profnb.advice.cell_model import Model
 from profnb.advice.proposals import Proposals, Words, of_steps, of_trace, propose
 from profnb.advice.replay import Edit
 from profnb.capture.parts.part_records import EPOCH_ENDS, GAPS
-from profnb.causes.numbers import FEWEST, LEAST_SHARE, LEFT, LIMITING, LONG_OP_PS, QUARTER, SELDOM
+from profnb.causes.numbers import (
+    FEWEST,
+    LEAST_SHARE,
+    LEFT,
+    LIMITING,
+    QUARTER,
+    SELDOM,
+    SLOWEST_PRODUCT,
+)
 from profnb.causes.pieces import PRODUCT
 from profnb.causes.python_work import (
     INTO,
@@ -43,6 +51,7 @@ from profnb.subjects.device.idle import IDLE_CAUSES
 from profnb.subjects.device.launches import is_launched_by_pool
 from profnb.subjects.device.precision import IN_TF32, WIDTHS, find_missed_dimensions
 from profnb.subjects.device.roofline import find_rates
+from profnb.subjects.ops.op_execution import LONG_OP_PS
 from profnb.subjects.study import Study
 
 _LONGEST_LAYER = 100
@@ -96,8 +105,6 @@ _IN_32_BITS = (
     ("16-bit", "slow-16-bit", "This processor computes their products in software.",
      "Keep 'mixed_float16' for GPUs: keras.config.set_dtype_policy('float32') before the model is built."),
 )  # fmt: skip
-# Operations a second: convolutions of 16 bits in software did 0.15 to 0.6e9, of 32 bits a core does several.
-_SLOWEST_PRODUCT = 1e9
 
 
 @of_steps
@@ -111,7 +118,7 @@ def narrower_numbers(model: Model, study: Study) -> Proposals:
     if placed is not None:
         of_side = placed.self_ps / placed.self_ps.sum() * share_of(study, kinds[0])
         is_slow = np.array([bool(PRODUCT.search(kind)) for kind in placed.op_type])
-        is_slow &= (placed.flops_per_second < _SLOWEST_PRODUCT) & (
+        is_slow &= (placed.flops_per_second < SLOWEST_PRODUCT) & (
             placed.self_ps > LONG_OP_PS * placed.occurrences
         )
         least = min(rates.get("64-bit", 0) / rates.get("32-bit", np.inf) or QUARTER, 1 / 2)
