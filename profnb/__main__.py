@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profnb import __version__
-from profnb.core.arguments import Parser, count, new_file, percentage
+from profnb.core.arguments import Parser, count, new_file, percentage, whole
 from profnb.core.errors import ProfnbError
 from profnb.core.options import CAPTURE_ARGUMENTS, TRY_ARGUMENTS, options_of
 from profnb.core.printable import (
@@ -310,7 +310,9 @@ def _parser() -> argparse.ArgumentParser:
         help="which host of the run (default: the first; `report` takes all that worked together)",
     )
     saved.add_argument("--steps", metavar="RANGE", help="the range that is a step, by its name")
-    saved.add_argument("-w", "--warmup", type=int, default=0, help="steps to leave out of averages")
+    saved.add_argument(
+        "-w", "--warmup", type=whole(0), default=0, help="steps to leave out of averages"
+    )
 
     line = "[OPTIONS] SCRIPT [ARGS ...]"
     run = command(
@@ -438,9 +440,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _run(parsed)
         return 0
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(
-            stream, io.TextIOWrapper
-        ):  # JSON and paths in a terminal that has few characters
+        if isinstance(stream, io.TextIOWrapper):  # JSON in a terminal that has few characters
             stream.reconfigure(errors="replace")
     try:
         status: int | None = parsed.run_command(parsed)

@@ -35,7 +35,7 @@ def sweep_cell(shell: Any, arguments: Namespace, cell: str) -> Sweep:
 
     Args:
         shell: The IPython shell.
-        arguments: See ``magic_options.SWEEP_ARGUMENTS``.
+        arguments: See ``magic_options.sweep_arguments``.
         cell: The body.
 
     Raises:

@@ -185,8 +185,9 @@ def test_a_module_runs_as_with_python_m(name, package):
         (["-m", "profnb.magic"], "there is no module 'profnb.magic'"),
         (["-m", "sys"], "there is no module 'sys'"),
         (["-o", "/no/such/page.html", "a.py"], "argument -o/--out: there is no folder '/no/such'"),
-        (["-n", "0", "a.py"], "steps must be at least 1, got 0"),
-        (["-n", "many", "a.py"], "argument -n: invalid int value: 'many'"),
+        (["-n", "0", "a.py"], "argument -n: takes a whole number from 1, got '0'"),
+        (["-n", "many", "a.py"], "argument -n: takes a whole number from 1, got 'many'"),
+        (["-t", "soon", "a.py"], "argument -t/--seconds: takes a number such as 2.5, got 'soon'"),
         (["--label", "a\x1b[31m"], "it takes a Python file to run"),
     ],
 )
