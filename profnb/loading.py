@@ -145,9 +145,8 @@ def _doubt(trace: "Trace", recording: "Recording | None") -> tuple[list[str], bo
         return [
             "The records beside the session runs come from another capture and are left out."
         ], True
-    if (
-        0.9 * len(seen) - 1 <= run_events.size <= len(seen)
-    ):  # a run that recorded nothing is none in the file
+    # A run that recorded nothing is none in the file.
+    if 0.9 * len(seen) - 1 <= run_events.size <= len(seen):
         return [], False
     return [
         f"The file holds {count_text(run_events.size)} of {counted_text(len(seen), 'traced run')}. Steps and "

@@ -17,15 +17,7 @@ from operator import attrgetter
 from textwrap import dedent, fill
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from profnb.core.units import (
-    PS_PER_MS,
-    PS_PER_US,
-    bytes_text,
-    count_text,
-    duration_text,
-    percent_text,
-    rate_text,
-)
+from profnb.core import units
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,12 +30,12 @@ _ROWS = "One row per"
 _TIME_UNIT = re.compile("_[um]s$")
 _DECLARED = re.compile(r"(\w+)(?: \[(.+?)\])?(?: = ([\w.]+))?(?: >= (\d+))?: (.+)")
 _TEXTS: dict[str, Callable[[float | None], str]] = {
-    "us": duration_text,
-    "ms": duration_text,
-    "fraction": percent_text,
-    "bytes": bytes_text,
-    "gigabytes per second": lambda value: rate_text(value, "B/s"),
-    "gigaflops per second": lambda value: rate_text(value, "flop/s"),
+    "us": units.duration_text,
+    "ms": units.duration_text,
+    "fraction": units.percent_text,
+    "bytes": units.bytes_text,
+    "gigabytes per second": lambda value: units.rate_text(value, "B/s"),
+    "gigaflops per second": lambda value: units.rate_text(value, "flop/s"),
 }
 
 
@@ -83,7 +75,7 @@ class Column(Generic[T]):
             return 1.0
         if self.unit.startswith("giga"):
             return _GIGA
-        return {"us": PS_PER_US, "ms": PS_PER_MS}.get(self.unit, 1.0)
+        return {"us": units.PS_PER_US, "ms": units.PS_PER_MS}.get(self.unit, 1.0)
 
     @property
     def title(self) -> str:
@@ -103,7 +95,7 @@ class Column(Generic[T]):
         """One value, as the report shows it; text stays as it is."""
         if self.text is not None:
             return self.text(value)
-        return value if isinstance(value, str) else _TEXTS.get(self.unit, count_text)(value)
+        return value if isinstance(value, str) else _TEXTS.get(self.unit, units.count_text)(value)
 
 
 @dataclass(frozen=True)
@@ -186,13 +178,6 @@ class Table(Generic[T]):
         )
         remark = f"\n{fill(self.remark, _LINE_WIDTH)}\n" if self.remark else ""
         return f"{fill(self.rows, _LINE_WIDTH)}\n{remark}\nColumns:\n{listed}\n"
-
-    def markdown(self) -> str:
-        """Its section of the documentation's page on tables."""
-        listed = "\n".join(f"| `{c.name}` | {c.meaning.replace('|', '/')} |" for c in self.columns)
-        remark = f"\n{self.remark}\n" if self.remark else ""
-        head = f"## {self.owner}.{self.name}\n\n{self.rows}\n{remark}\n"
-        return f"{head}| column | meaning |\n| --- | --- |\n{listed}\n"
 
     def to_json(self, frame: "pd.DataFrame") -> dict[str, Any]:
         """The table for other programs: what it is, its columns with their meaning, its rows.

@@ -290,9 +290,8 @@ def _insert(database: sqlite3.Connection, run: Run, most_runs: int) -> None:
     values |= {name: _as_json(values[name]) if values[name] else None for name in _LISTS}
     values["tree"] = zlib.compress(_as_json(run.tree).encode()) if run.tree else None
     names, marks = ", ".join(f'"{name}"' for name in values), ", ".join("?" * len(values))
-    renewed = ", ".join(
-        f'"{name}" = coalesce(excluded."{name}", "{name}")' for name in values
-    )  # what comes later is added
+    # What comes later is added.
+    renewed = ", ".join(f'"{name}" = coalesce(excluded."{name}", "{name}")' for name in values)
     database.execute("BEGIN IMMEDIATE")
     cursor = database.execute(
         f"INSERT INTO runs ({names}) VALUES ({marks}) ON CONFLICT (key) DO UPDATE SET {renewed}",  # noqa: S608 - names of columns

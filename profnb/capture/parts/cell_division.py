@@ -49,13 +49,8 @@ _GOLDEN = 0.618034  # whose multiples lie evenly between whole numbers
 _RECORDING = "tracing"
 _OF_BATCH = 3  # watched calls of a batch of Keras': its begin, its function, its end
 _TIMED_PARTS, _LONG_NS, _MOST_LONG = (parts.CALLBACKS, parts.CHECKPOINTING), 1_000_000, 64
-_SEEN = (
-    parts.BUILDING,
-    parts.CHECKPOINTING,
-    parts.IMPORTS,
-    parts.INPUT,
-    parts.INTERPRETER,
-)  # which nothing counts
+# Which nothing counts.
+_SEEN = parts.BUILDING, parts.CHECKPOINTING, parts.IMPORTS, parts.INPUT, parts.INTERPRETER
 _BATCHES = (parts.TRAIN, parts.VALIDATION, parts.EVALUATION, parts.PREDICT)
 _OF_RUNS = (*_BATCHES, parts.FIRST, parts.SLOW_FIRST)
 _OF_METHODS = (*_BATCHES, parts.AROUND, parts.EPOCH_ENDS, parts.GAPS)

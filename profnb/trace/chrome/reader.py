@@ -168,9 +168,7 @@ def _sampled(raw: RawEvents) -> list[Counter]:
     for event in events[np.argsort(raw.begin_ps[events], kind="stable")].tolist():
         for series, value in raw.args_of(event).items():
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if (
-                is_number and abs(value) <= _LARGEST_SAMPLE
-            ):  # finite, and no more than a float holds
+            if is_number and abs(value) <= _LARGEST_SAMPLE:  # finite, and as a float can be
                 sample = int(raw.begin_ps[event]), float(value)
                 samples.setdefault((raw.names[raw.name[event]], series), []).append(sample)
     counters = []
