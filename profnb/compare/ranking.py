@@ -38,7 +38,7 @@ from profnb.core.columns import Bools, Floats, Int64s
 _POWER = 0.8416  # of 80 %: the normal's quantile
 MOST_ROUNDS = 200
 _QUADRATURE_NODES, _MANY, _LEVEL = 64, 4000, 0.95
-SAME = 1e-9  # of logarithms: what rounding makes
+ROUNDING = 1e-9  # of logarithms: what rounding makes
 
 
 @dataclass(frozen=True)
@@ -178,13 +178,13 @@ def rank(fit: RoundFit, values: Floats) -> Ranking | None:
     high[timed] = highest.max(axis=1) if timed.size > 1 else 0.0
     others = timed[timed != best].tolist()
     for row in others:
-        if not low[row] > SAME:
+        if not low[row] > ROUNDING:
             gap, error = float(values[best] - values[row]), float(fit.errors[best, row])
             more[row] = _more_rounds(fit, len(others), gap, error)
     shows = math.nan
     if others:
         shows = (fit.factor + _POWER) * float(np.median(fit.errors[best, others]))
-    return Ranking(best, np.where(np.abs(low) < SAME, 0, low), high, shows, more)
+    return Ranking(best, np.where(np.abs(low) < ROUNDING, 0, low), high, shows, more)
 
 
 def _more_rounds(fit: RoundFit, others: int, gap: float, error: float) -> int:

@@ -18,7 +18,7 @@ from profnb.compare.estimates import Estimate, estimate_mean
 from profnb.compare.quality import is_higher_better, pick_metric
 from profnb.compare.ranking import (
     MOST_ROUNDS,
-    SAME,
+    ROUNDING,
     Ranking,
     RoundFit,
     fit_rounds,
@@ -244,7 +244,7 @@ def _front(rates: Floats, fit: RoundFit, prices: Sequence[Estimate]) -> Bools:
     A difference that may be chance beats nobody.
     """
     measured = np.flatnonzero(np.isfinite(rates)).tolist()
-    is_faster = rates[:, None] - rates > fit.factor * fit.errors + SAME
+    is_faster = rates[:, None] - rates > fit.factor * fit.errors + ROUNDING
     best = np.zeros(rates.size, np.bool_)
     for row in measured:
         best[row] = not any(

@@ -60,7 +60,7 @@ _PACKAGES_OF = {"tensorflow": ("tensorflow", "keras", "tf_keras"), "jax": ("jax"
 _TRANSFORMS = {"jax.grad", "jax.value_and_grad", "jax.vmap"}
 _NOT_COMPILED = {"py_function", "numpy_function", "py_func", "summary", "io", "data", "callbacks"}
 _CALLED_KINDS = ("Layer", "Loss", "Metric")
-_COMPILED = ("Function", "PolymorphicFunction", "PjitFunction")
+_COMPILED_KINDS = ("Function", "PolymorphicFunction", "PjitFunction")
 _NO_TENSORS = (list, dict, set, type)
 _MOST_TURNS = 32  # of a loop that is written out in the graph
 _FEW_ROWS = 256  # that one call predicts as one batch
@@ -135,7 +135,7 @@ def _is_op(program: ProgramText, text: SourceText, call: cst.Call, library: str)
         return not meaning and method_of(call) in _METHODS[library]
     # An argument is taken for what the cell has by that name.
     value = program.names.get(func.value)
-    is_callable = is_keras(value, *_CALLED_KINDS) or type(value).__name__ in _COMPILED
+    is_callable = is_keras(value, *_CALLED_KINDS) or type(value).__name__ in _COMPILED_KINDS
     is_function = type(program.value(text, func)) is FunctionType
     return is_callable or is_function or func.value in _BUILTINS
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from profnb.edits.editing import Edit
     from profnb.trials.cell_runs_again import CellAgain, CellCode
 
-_NAMELESS = "<ipython-input-cell>"
+_FILE_OF_CELL = "<ipython-input-cell>"
 _FAILED = "The cell failed, so no edit was tried."
 _AWAITS = "A cell with `await` cannot run a second time inside of a cell."
 
@@ -53,7 +53,7 @@ def cell_code(shell: Any, file: str, text: str) -> "CellCode":
     python = text if file else transform(body_of(f"%%magic\n{text}"))
     python = _below_time(python, transform)
     return CellCode(
-        file or _NAMELESS,
+        file or _FILE_OF_CELL,
         python,
         shell.user_ns,
         partial(run_quietly, shell, shows_errors=False),
