@@ -87,8 +87,6 @@ class CellCounts:
 
 @dataclass(slots=True)
 class _PartTotals:
-    """One part in the making."""
-
     first_ns: int
     wall_ns: int = 0
     occurrences: int = 0
@@ -98,8 +96,6 @@ class _PartTotals:
 
 
 class _Parts:
-    """The parts in the making."""
-
     def __init__(self) -> None:
         self.rows: dict[_Key, _PartTotals] = {}
         self.tree = CellTree()

@@ -168,7 +168,6 @@ def _finder(ops: OpTable, noun: str, **rest: Any) -> Finder:
 
 
 def _text(ops: OpTable, scope: str) -> str:
-    """The first ops as plain text."""
     fractions = np.nan_to_num(ops.self_fraction)
     cells = [
         (
