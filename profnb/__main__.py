@@ -20,13 +20,7 @@ from profnb import __version__
 from profnb.core.arguments import Parser, count, new_file, percentage, whole
 from profnb.core.errors import ProfnbError
 from profnb.core.options import CAPTURE_ARGUMENTS, TRY_ARGUMENTS, options_of
-from profnb.core.printable import (
-    for_terminal,
-    printable,
-    printable_lines,
-    terminal_columns,
-    with_look,
-)
+from profnb.core.printable import for_terminal, printable, printable_lines, styled, terminal_columns
 from profnb.core.units import percent_text
 from profnb.history.door import keep
 from profnb.history.place import VARIABLE, choose
@@ -46,7 +40,7 @@ def _say(text: str) -> None:
 
 def _answer(text: str) -> None:
     """Print an answer, which begins with what is most important."""
-    print(with_look(for_terminal(printable_lines(text))))
+    print(styled(for_terminal(printable_lines(text))))
 
 
 def _keep(profile: "Profile", *, is_whole: bool, is_quiet: bool) -> None:

@@ -33,10 +33,7 @@ from profnb.compare.op_differences import (
 from profnb.compare.part_section import part_section
 from profnb.compare.quality import MetricDifference
 from profnb.compare.speedup import RunSet
-from profnb.compare.timeline_differences import (
-    EVENT_DIFFERENCES,
-    compare_timelines,
-)
+from profnb.compare.timeline_differences import EVENT_DIFFERENCES, compare_timelines
 from profnb.compare.tree_differences import PartDifference
 from profnb.core.columns import Floats
 from profnb.core.printable import for_terminal, printable, unbroken

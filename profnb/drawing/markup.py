@@ -20,13 +20,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from profnb.core.printable import (
-    UnitWrapper,
-    cut_middle,
-    printable,
-    terminal_columns,
-    unbroken,
-)
+from profnb.core.printable import UnitWrapper, cut_middle, printable, terminal_columns, unbroken
 from profnb.core.sharing import PIECE
 from profnb.drawing.theme import MUTED, PLAIN_CELL
 

@@ -7,23 +7,14 @@ reads is bound once, because what it read first stays in what is compiled.
 
 import re
 from collections.abc import Callable
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import libcst as cst
 from libcst.metadata.scope_provider import BuiltinAssignment
 
 from profnb.advice.proposals import Advice
-from profnb.edits.program_text import (
-    LOOPS,
-    ROUNDING,
-    Change,
-    ProgramText,
-    is_a,
-    is_keras,
-    is_module,
-    only,
-)
+from profnb.edits.program_text import LOOPS, ROUNDING, Change, ProgramText, is_a, is_keras, only
 from profnb.edits.source_text import (
     DoesNotFitError,
     Piece,
@@ -148,7 +139,7 @@ def _stays(
     if scope is None or not program.is_global(text, name):
         return True  # an attribute, a keyword, or the function's own
     value = program.value(text, name)
-    if is_module(value):
+    if issubclass(type(value), ModuleType):
         return True
     if name.value not in program.names:
         is_builtin = any(isinstance(one, BuiltinAssignment) for one in scope[name.value])

@@ -20,14 +20,7 @@ from profnb.causes.cell_tree import CELL_TREE, LAYER, OP, STEPS, CellTree
 from profnb.compare.tree_differences import GONE, NEW, compare_nodes
 from profnb.core.columns import group
 from profnb.core.printable import LONGEST_NAME, printable, quoted
-from profnb.core.units import (
-    MISSING,
-    bar_text,
-    count_text,
-    duration_text,
-    percent_text,
-    signed_text,
-)
+from profnb.core.units import bar_text, count_text, duration_text, percent_text, signed_text
 from profnb.drawing.markup import Cell, html_table, json_attribute
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import CELL_COLOURS
@@ -262,7 +255,7 @@ def tree_section(tree: CellTree) -> Section:
         return _INDENT * int(tree.depth[row]) + tree.title(row), "", _kind_beside(tree, row)
 
     def occurrences(row: int) -> str:
-        return count_text(int(tree.occurrences[row])) if tree.occurrences[row] else MISSING
+        return count_text(int(tree.occurrences[row]) or None)
 
     order: Sequence[int] = _order(tree)
     return section_of(

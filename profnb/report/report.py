@@ -23,13 +23,7 @@ from profnb.drawing.section import Section, section_block, section_text, titled_
 from profnb.drawing.theme import MUTED, ROOT, colour_of, ink_on
 from profnb.report.advice import advice_html, advice_section_text, first_change
 from profnb.report.cell_picture import CellWords
-from profnb.report.step_chart import (
-    StepChart,
-    chart_caption,
-    chart_figure,
-    step_figure,
-    step_table_html,
-)
+from profnb.report.step_chart import StepChart, chart_caption, chart_figure, step_figure, step_table
 from profnb.report.text import THROUGHPUT, Fact
 from profnb.subjects.study import Study
 from profnb.timeline.element import Timeline, build_timeline, timeline_script
@@ -290,7 +284,7 @@ def _steps_html(
         titled_block("Mean step", share_bar_html(shares) + share_table_html(shares)),
     ]
     if chart is not None:
-        drawn = figure_html(chart_figure(chart), step_table_html(chart))
+        drawn = figure_html(chart_figure(chart), step_table(chart))
         caption = Markup('<div style="{};font-size:11px">{}</div>').format(
             MUTED, chart_caption(chart)
         )

@@ -11,7 +11,7 @@ from profnb.core.columns import (
     Int64s,
     RowColumns,
     flags_at,
-    fractions_of,
+    fraction_of,
     look_up,
     ratio,
     sum_by,
@@ -72,7 +72,7 @@ class InputPipeline(RowColumns):
     @property
     def waited_fraction(self) -> Floats:
         """Share of the training's waiting, shape (N,); NaN where it never waited."""
-        return fractions_of(self.waited_ps)
+        return fraction_of(self.waited_ps)
 
     @property
     def elements_per_second(self) -> Floats:

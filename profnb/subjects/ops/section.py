@@ -11,13 +11,7 @@ from profnb.core.units import count_text, duration_text, percent_text
 from profnb.drawing.markup import Cell, plain_table
 from profnb.drawing.section import Bar, Finder, Section, Shown, section_of
 from profnb.drawing.theme import colour_of
-from profnb.subjects.layers.name_scopes import (
-    NO_CALLERS,
-    NO_LAYERS,
-    Callers,
-    LayerNames,
-    op_titles,
-)
+from profnb.subjects.layers.name_scopes import NO_CALLERS, NO_LAYERS, Callers, LayerNames, op_titles
 from profnb.subjects.ops.op_table import OPS, OpTable
 from profnb.subjects.study import Study
 from profnb.trace.names import without_call

@@ -15,7 +15,7 @@ import numpy as np
 
 from profnb.capture.source.user_code import is_user_file
 from profnb.core.columns import Bools, Int64s, RowColumns, distinct_rows, look_up
-from profnb.steps.streams import directions_of_copies, raw_device_lines
+from profnb.steps.streams import copy_directions, raw_device_lines
 from profnb.subjects.xla.hlo_program import PRODUCTS, Served, fused_bodies
 from profnb.trace.hlo import HloModule, program_of, read_hlo_modules
 from profnb.trace.model import Trace
@@ -268,7 +268,7 @@ def find_instructions_of_graphs(
     """
     rows = np.flatnonzero(in_graph)
     rows = rows[trace.is_device_line[trace.lines.of_event[events[rows]]]]
-    rows = rows[directions_of_copies(trace, events[rows]) < 0]
+    rows = rows[copy_directions(trace, events[rows]) < 0]
     instruction = np.full(events.size, -1, np.int64)
     launch = trace.stats.integers(CORRELATION_ID).of(events[rows]).astype(np.int64)
     order = np.lexsort((trace.events.begin_ps[events[rows]], launch))
