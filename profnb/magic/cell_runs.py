@@ -185,7 +185,7 @@ class CellRuns:
         """No cell runs yet."""
         self.shell, self._results = shell, results
         self._warming, self._is_live = warming, is_live
-        # What showing the last one took: the next one's page cannot tell its own.
+        # What showing the last one and keeping it took: the next one's page cannot tell its own.
         self._shown_ns = 0
 
     def run(self, arguments: Namespace, cell: str, show: Show) -> None:
@@ -275,18 +275,17 @@ class CellRuns:
                 self._results.by_label[arguments.label] = profile
             if arguments.vs is not None and profile.has_trace:
                 self._show_against(profile, arguments)
+            shows_page = show is Profile.report and not arguments.quiet
             if not arguments.quiet:
-                if show is Profile.report:
+                if shows_page:
                     as_html = KERNEL.of(self.shell) is not None
                     profile.count_page(
                         as_html=as_html,
                         shown_ns=self._shown_ns,
                         around_ns=arguments.around_ns,
                     )
-                begin_ns = time.perf_counter_ns()
+                shown_ns = -time.perf_counter_ns()
                 show(profile, arguments.live)
-                if show is Profile.report:
-                    self._shown_ns = time.perf_counter_ns() - begin_ns
             if sentence:
                 say(sentence)
             write_json(profile, arguments)
@@ -295,6 +294,8 @@ class CellRuns:
                 remark = keep(profile, code=transform(body_of(cell)))
                 if remark and not arguments.quiet:
                     say(remark)
+            if shows_page:
+                self._shown_ns = shown_ns + time.perf_counter_ns()
 
     def _repeat(self, captured: CapturedProfile, arguments: Namespace, cell: str) -> str:
         """Run the cell again as often as asked; say why it was less often, or ""."""

@@ -28,7 +28,7 @@ from typing import Any
 
 from profnb.capture import seams
 from profnb.capture.environment import INTER_OP, INTRA_OP
-from profnb.capture.hooks import Library, bound_anew, replace_attribute, without_us
+from profnb.capture.hooks import Library, bound_anew, replace_attribute, took_ns, without_us
 from profnb.capture.marking.step_recorder import SessionRuns
 from profnb.capture.recording import SessionRecords
 from profnb.capture.source.stacks import Looks
@@ -351,6 +351,7 @@ def _wrap_run(
             if options is not None:
                 runs.count_options(options)
             runs.counts_only = runs.run_counted(begin_ns, end_ns)
+            took_ns[runs.thread] += clock() - end_ns
             return result
         given = dict(zip(_ARGUMENTS, places, strict=False)) | keywords
         with around(session, *map(given.get, seen)) as used:

@@ -6,6 +6,7 @@ import pytest
 from advised import advised
 from test_advice import MS, US, loop
 
+from profnb.capture.hooks import watched_call
 from profnb.capture.marking.open_steps import OpenSteps
 from profnb.capture.step_records import StepLog
 from profnb.capture.marking.step_recorder import StepRecorder
@@ -136,3 +137,27 @@ def test_the_time_between_steps_says_how_much_of_it_is_profnbs(own_us, remark):
     study = loop(11, 100 * US, 44 * US)
     facts = fact_rows(Study(study.trace, 0, Recording(marking_ns=own_us * 1000)), None)
     assert [fact.remark for fact in facts if fact.name == "between steps"] == [remark]
+
+
+def test_hooks_of_watched_calls_are_clocked_but_not_what_closes_the_window_in_one(clock):
+    def closes(_):
+        clock.work(700)
+        steps.count_only()
+
+    steps = OpenSteps(lambda: not steps.counts_only, closes)
+
+    def ended():
+        clock.work(3)
+        steps.record(steps.stack.pop(), clock.perf_counter_ns())
+        steps.report()
+
+    def began():
+        clock.work(5)
+        steps.stack.append(steps.begin(None, "call", "f"))
+
+    with watched_call(lambda: clock.work(WORKS), hook_failed=pytest.fail, before=began, after=ended) as call:
+        for _ in range(5):
+            call()
+    assert steps.counts_only
+    # What was known of the first as it closed the window is nothing: its hooks count with those of the others.
+    assert steps.hooks_ns == (5 * (5 + BEGINS + 3 + ENDS) * 1_000_000 // 4, 0)

@@ -38,22 +38,18 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from functools import cache, partial
-from hashlib import sha1
+from functools import partial
 from types import CodeType
 from typing import Any
 
 from profnb.capture import seams
-from profnb.capture.hooks import Library, watched_call
+from profnb.capture.hooks import Library, took_ns
 from profnb.capture.signals import OwnFaults
 from profnb.capture.source.source_records import TurnRecords
 from profnb.capture.source.user_code import is_own_file
 from profnb.capture.step_records import CALL, KINDS, TAPE, USER, OpenStep, StepLog
 
-# 13 ms, once a process; 12 us a call, as behind a step of TensorFlow's.
-_COUNTED, _CACHE_BYTES = 5, 4 << 20
 MARKER = "profnb_marker"  # the metadata that tells our markers from the user's
 
 
@@ -110,6 +106,8 @@ class OpenSteps:
         self.batch: OpenStep | None = None
         self.runs: dict[str, int] = {}
         self.is_in_run = self.counts_only = False
+        self._took_before_ns = took_ns[self.thread]
+        self._counted_from = 0, self._took_before_ns  # a row, and what hooks had taken by then
         self._marking_ns: dict[int, int] = {}  # by row, what marking took outside of a traced step
         self._to_report: int | None = None
         self._traced: dict[str, int] = {}  # by name, how many were recorded under trace
@@ -207,6 +205,19 @@ class OpenSteps:
         traced = [took for row, took in self._marking_ns.items() if took and row < len(self.log)]
         return sum(traced) // max(len(traced), 1)
 
+    def count_only(self) -> None:
+        """Record no trace from here on."""
+        self.counts_only = True
+        self._counted_from = len(self.log), took_ns[self.thread]
+
+    @property
+    def hooks_ns(self) -> tuple[int, int]:
+        """Mean time that hooks took for each step that was only counted, and for each before; 0 for none."""
+        steps, took = len(self.log), took_ns[self.thread]
+        row, by_then = self._counted_from if self.counts_only else (steps, took)
+        before = by_then - self._took_before_ns
+        return max(took - by_then, 0) // max(steps - row, 1), max(before, 0) // max(row, 1)
+
     def fail(self, span: OpenStep, end_ns: int) -> None:
         """It ended with an exception, and is no step; what it is part of fails instead of it."""
         if self.batch is None and not self.stack:
@@ -216,38 +227,11 @@ class OpenSteps:
         """Tell of the last step, which may close the window and take a while."""
         steps, self._to_report = self._to_report, None
         if steps is not None:
+            begin_ns = time.perf_counter_ns()
             self.on_step(steps)
+            took_ns[self.thread] -= time.perf_counter_ns() - begin_ns  # closing is no hook's
             if not self.gaps.is_on and time.perf_counter_ns() >= self.gaps.next_ns:
                 self.gaps.begin()
-
-
-@cache
-def counting_ns() -> int:
-    """Measure counting a call, as it is behind one that waited: another thread used the caches.
-
-    0 where no thread can be started any more, as the process ends.
-    """
-    opened, spans, took = OpenSteps(lambda: False, lambda _: None), [], []
-    opened.counts_only = True
-    used = bytes(_CACHE_BYTES)
-    try:
-        with (
-            ThreadPoolExecutor(1) as other,
-            watched_call(
-                lambda: None,
-                before=lambda: spans.append(opened.begin(None, CALL, "")),
-                after=lambda: opened.record(spans.pop(), time.perf_counter_ns()),
-                hook_failed=lambda _: None,
-            ) as counted,
-        ):
-            for _ in range(_COUNTED):
-                other.submit(sha1, used).result()
-                begin_ns = time.perf_counter_ns()
-                counted()
-                took.append(time.perf_counter_ns() - begin_ns)
-    except RuntimeError:
-        return 0
-    return sorted(took)[_COUNTED // 2]
 
 
 def add_metadata(trace: Any, **metadata: object) -> None:
