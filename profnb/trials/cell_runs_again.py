@@ -172,7 +172,7 @@ class CellAgain:
                 with interrupt_held_back():
                     recording = capture.finish()
                     capture.journal.remove()
-        if cut.has_come:
+        if cut.is_set():
             return TrialRun(recording, is_cut=True)
         _raise(error)
         return TrialRun(recording)
