@@ -318,7 +318,7 @@ def working_elsewhere(needed: Sequence[Path]) -> Iterator[Path]:
 
 @contextmanager
 def cut_after(seconds: float) -> Iterator[threading.Event]:
-    """Interrupt the block, as a user would, after so many seconds; what is set then tells it from the user."""
+    """Interrupt the block, as a user would, after so many seconds; the event set tells it from a real one."""
     cut, lock, is_open = threading.Event(), threading.Lock(), True
 
     def end() -> None:
