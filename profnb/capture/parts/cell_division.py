@@ -48,13 +48,8 @@ _LEAST_UNTRACED = 8  # of which a median says what a step takes
 _GOLDEN = 0.618034  # whose multiples lie evenly between whole numbers
 _RECORDING = "tracing"
 _TIMED_PARTS, _LONG_NS, _MOST_LONG = (parts.CALLBACKS, parts.CHECKPOINTING), 1_000_000, 64
-_SEEN = (
-    parts.BUILDING,
-    parts.CHECKPOINTING,
-    parts.IMPORTS,
-    parts.INPUT,
-    parts.INTERPRETER,
-)  # which nothing counts
+# Which nothing counts.
+_SEEN = parts.BUILDING, parts.CHECKPOINTING, parts.IMPORTS, parts.INPUT, parts.INTERPRETER
 _BATCHES = (parts.TRAIN, parts.VALIDATION, parts.EVALUATION, parts.PREDICT)
 _OF_RUNS = (*_BATCHES, parts.FIRST, parts.SLOW_FIRST)
 _OF_METHODS = (*_BATCHES, parts.AROUND, parts.EPOCH_ENDS, parts.GAPS)
@@ -94,8 +89,6 @@ class CellCounts:
 
 @dataclass(slots=True)
 class _PartTotals:
-    """One part in the making."""
-
     first_ns: int
     wall_ns: int = 0
     occurrences: int = 0
@@ -105,8 +98,6 @@ class _PartTotals:
 
 
 class _Parts:
-    """The parts in the making."""
-
     def __init__(self) -> None:
         self.rows: dict[_Key, _PartTotals] = {}
         self.tree = CellTree()
