@@ -150,9 +150,9 @@ def _read(newest: Newest, records: list[tuple[bytes, bytes]]) -> DeadCell:
     for versions in kept.lists.get("versions", ()):
         recording.environment = {str(name): str(version) for name, version in versions.items()}
     trace = None
-    for told in kept.lists.get("trace", ()):
-        trace, recording.closed_by = _trace_at(str(told["path"])), told["closed_by"]
-        recording.window_ns = int(told["window_ns"])
+    for written in kept.lists.get("trace", ()):
+        trace, recording.closed_by = _trace_at(str(written["path"])), written["closed_by"]
+        recording.window_ns = int(written["window_ns"])
     recording.steps, recording.wall_ns = log.records(), end_ns - begin["began_ns"]
     recording.overhead_ns = sum(end - at for _, at, end in ours)
     kept.machine.end_ns = end_ns

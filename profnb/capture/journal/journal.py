@@ -79,14 +79,8 @@ class Journal:
         self._looks = self._stacks = self._stack = self._user_files = 0
         self._met: set[int] = set()  # code by its id
         self._titles: dict[str, str] = {}  # of files; "" for profnb's
-        self._codes: list[tuple[Any, ...]] = []
-        self._cells: list[tuple[str, int]] = []
-        self._boards: list[tuple[str, int, int]] = []
-        self._trace: list[dict[str, Any]] = []
-        self._versions: list[dict[str, str]] = []
-        self._begin: list[dict[str, Any]] = []
         self._lists: Mapping[str, list[Any]] = {
-            "begin": self._begin,
+            "begin": [],
             "names": log.names,
             "runs": log.runs,
             "run_spans": log.run_spans,
@@ -94,11 +88,11 @@ class Journal:
             "ended_at": log.ended_at,
             "ended_epoch": log.ended_epoch,
             "ours": own_time.spans,
-            "codes": self._codes,
-            "cells": self._cells,
-            "boards": self._boards,
-            "trace": self._trace,
-            "versions": self._versions,
+            "codes": [],
+            "cells": [],
+            "boards": [],
+            "trace": [],
+            "versions": [],
         }
         self._lengths = dict.fromkeys(self._lists, 0)  # of what is written
 
@@ -110,7 +104,7 @@ class Journal:
             self._file = JournalFile()
             self._began_ns = time.perf_counter_ns()
             limit = find_limit()
-            self._begin.append(
+            self._lists["begin"].append(
                 {
                     "began_ns": self._began_ns,
                     "base": self._sampler.base,
@@ -159,10 +153,10 @@ class Journal:
         steps = self._write_steps(file)
         self._write_looks(file)
         self._write_machine(file, now)
-        if not self._trace:
+        if not self._lists["trace"]:
             self._find_trace()
-        if (versions := imported_versions()) not in self._versions[-1:]:
-            self._versions.append(versions)
+        if (versions := imported_versions()) not in self._lists["versions"][-1:]:
+            self._lists["versions"].append(versions)
         self._write_lists(file)  # with all that the records above name
         file.commit(self._newest(now, steps))
 
@@ -233,7 +227,7 @@ class Journal:
         if title:
             name = str(getattr(code, "co_qualname", code.co_name))
             lines = list(code.co_lines()) if is_user_file(file) else []
-            self._codes.append((number, name, title, code.co_firstlineno, lines))
+            self._lists["codes"].append((number, name, title, code.co_firstlineno, lines))
 
     def _title_of(self, file: str) -> str:
         """What a file is called: a library's by its place among packages, one of the user's by a number."""
@@ -245,7 +239,7 @@ class Journal:
         title = f"file {self._user_files}"
         number = number_cells().get(file)
         if number is not None:
-            self._cells.append((title, number))
+            self._lists["cells"].append((title, number))
         return title
 
     def _write_machine(self, file: JournalFile, now: int) -> None:
@@ -258,8 +252,8 @@ class Journal:
         if records.time_ns[count - 1] <= self._sampled_ns:
             return
         self._sampled_ns = records.time_ns[count - 1]
-        new = records.boards[len(self._boards) :]
-        self._boards.extend((board.name, board.index, board.memory_bytes) for board in new)
+        new = records.boards[len(self._lists["boards"]) :]
+        self._lists["boards"].extend((board.name, board.index, board.memory_bytes) for board in new)
         values = (column[count - 1] for column in columns)
         file.append(MACHINE, array("q", (records.begin_ns, *values)).tobytes())
 
@@ -272,7 +266,9 @@ class Journal:
             keep_a_day(Path(folder))
             name = os.fspath(path.relative_to(gettempdir()))
             window_ns, closed_by = self._recording.window_ns, self._recording.closed_by
-            self._trace.append({"path": name, "window_ns": window_ns, "closed_by": closed_by})
+            self._lists["trace"].append(
+                {"path": name, "window_ns": window_ns, "closed_by": closed_by}
+            )
 
 
 def _packed(first: int, cells: array[int]) -> bytes:
