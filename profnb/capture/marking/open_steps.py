@@ -157,10 +157,9 @@ class OpenSteps:
         # What a callback calls is the callback's, and no step.
         if self.gaps.is_on and not (self.is_in_run and kind == CALL):
             self.gaps.end()
-        settled, _, late = self.log.stored
         span = OpenStep()
         span.marker, span.kind, span.name = marker, kind, name
-        span.first_record = first = settled + len(late)
+        span.first_record = first = len(self.log)
         span.was_traced = not self.counts_only and self.is_tracing()
         span.step_num = first if step_num is None else step_num
         self.clock_hooks(first)
