@@ -17,7 +17,7 @@ import numpy as np
 from profnb.capture.parts.part_records import CHECKPOINTING
 from profnb.capture.recording import GapRecords
 from profnb.causes.numbers import CLOSE_PS, FAR_LONGER, FEWEST, LONG_OP_PS, NEARLY_ALL, SELDOM
-from profnb.causes.pieces import is_torch_op
+from profnb.causes.pieces import FAR_PS, is_torch_op
 from profnb.core.columns import Int64s
 from profnb.core.units import PS_PER_NS, count_text, duration_text, percent_text
 from profnb.steps.activities import (
@@ -55,8 +55,6 @@ _FUNCTION_NAMES = (
     "__inference", "__forward", "__backward", "Iterator", "MakeIterator", "Anonymous",
 )  # fmt: skip
 _OPS_TO_MAKE_A_VARIABLE = 30
-# Where Python calls a layer or a machine is slow it takes longer, only if most of the pauses are close.
-_FAR_PS = 10 * CLOSE_PS
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +144,14 @@ def _pauses(study: Study, events: Int64s) -> Int64s:
 
 
 def _longest(study: Study, events: Int64s, *, between: bool) -> int:
-    """How long a pause may be: what Keras' steps do from op to op is Keras' own, however long it takes."""
+    """How long a pause may be: what Keras' steps do from op to op is Keras' own, however long it takes.
+
+    Of others it may be long only if most pauses are short.
+    """
     pauses = _pauses(study, events)
-    near = pauses[(pauses >= 0) & (pauses <= _FAR_PS)]
+    near = pauses[(pauses >= 0) & (pauses <= FAR_PS)]
     is_short = near.size > 0 and np.median(near) <= CLOSE_PS
-    return _FAR_PS if is_short or (study.program.is_fit and not between) else CLOSE_PS
+    return FAR_PS if is_short or (study.program.is_fit and not between) else CLOSE_PS
 
 
 def _with_pauses(study: Study, events: Int64s, longest_ps: int) -> Spans:
