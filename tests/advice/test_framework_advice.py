@@ -14,7 +14,7 @@ from profnb.capture.recording import Recording
 from profnb.causes.cell_tree import grow_tree
 from profnb.causes.numbers import LONG_OP_PS
 from profnb.causes.pieces import find_torch_ops
-from profnb.causes.python_work import python_alone_share
+from profnb.causes.python_work import python_alone_share, shares_without_programs
 from profnb.profile import Profile
 from profnb.causes.slowing import find_rise, find_slowing
 from profnb.subjects.study import Study
@@ -99,6 +99,18 @@ def test_calls_that_nobody_timed_are_not_told_to_slow_down():
     study = Profile(read(plane("/host:metadata"), host(line("python", *python)))).study
     assert find_rise(study.steps.duration_ps.astype(float)) is not None
     assert find_slowing(study) is None
+
+
+def test_a_copy_of_a_program_of_one_op_computes_nothing():
+    """Of each 1,000 us 300 copy an array and 100 change it; two ops of 20 us are mostly being started."""
+    programs = []
+    for at in range(STEPS):
+        for name, begin, took in (("copy.1", 100, 300), ("scatter", 400, 100), ("add", 600, 20), ("multiply", 700, 20)):
+            stats = {"hlo_op": name, "hlo_module": f"jit_{name}", "program_id": 7}
+            programs.append(event(name, (1000 * at + begin) * US, took * US, **stats))
+    calls = [event("PjitFunction(scatter)", 1000 * at * US, 1000 * US) for at in range(STEPS)]
+    study = Profile(read(plane("/host:metadata"), host(line("python", *calls), line("tf_XLAPjRtCpuClient/1", *programs, line_id=2)))).study
+    assert shares_without_programs(study) == pytest.approx((0.9, 0.86))
 
 
 def test_reading_a_result_in_each_step_costs_what_python_could_do_meanwhile():
@@ -306,10 +318,21 @@ def test_python_between_the_ops_of_two_steps_is_theirs_where_it_only_begins_a_st
     assert find_torch_ops(study).shares(study, LONG_OP_PS)[0] == pytest.approx(share, abs=0.02)
 
 
+def test_an_own_function_between_steps_is_told_by_what_runs_there():
+    """Steps of 600 us of short ops; behind each a validation of one long op, 380 of 400 us."""
+
+    def step(at, base):
+        return [*(op("aten::add", base + 20 * number, 10) for number in range(30)), op("aten::mm", base + 610, 380)]
+
+    study = loop(step, took=600).study
+    assert python_alone_share(study, between=True) == pytest.approx(20 / 400, abs=0.01)
+    assert python_alone_share(study, between=False) > 0.3
+
+
 @pytest.mark.parametrize(("took", "of_python"), [(10, 1.0), (200, 490 / 5290)], ids=["an op is being started", "it computes"])
 def test_of_an_own_function_pytorchs_short_ops_are_python_too(took, of_python):
     """24 ops in 10 + 24 x (20 + took) us: whether of one row or of 64, an op of 10 us takes as long."""
-    assert python_alone_share(many_ops(pause=20, took=took).study) == pytest.approx(of_python, abs=0.005)
+    assert python_alone_share(many_ops(pause=20, took=took).study, between=False) == pytest.approx(of_python, abs=0.005)
 
 
 def there_and_back(ops):
