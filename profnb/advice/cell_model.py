@@ -15,14 +15,14 @@ from profnb.capture.parts.part_records import CellRecords
 from profnb.capture.source.user_code import file_title
 from profnb.causes.cell_tree import PHASE_OF_STEPS, STEADY_STEPS, CellTree
 from profnb.causes.numbers import CALL_PS, LEFT, QUARTER
-from profnb.causes.python_work import python_alone_share, share_without_programs
+from profnb.causes.python_work import python_alone_share, shares_without_programs
 from profnb.causes.repeats import Passes, find_passes
 from profnb.core.printable import quoted
 from profnb.core.units import PS_PER_MS
 from profnb.steps.activities import CATEGORIES
 from profnb.steps.program_kind import ProgramKind
 from profnb.steps.summary import OTHERS
-from profnb.subjects.advising import steps_ps
+from profnb.subjects.advising import share_of, steps_ps
 from profnb.subjects.layers.memory_kinds import KindRow
 from profnb.subjects.ops.op_execution import shares_of_kernels
 from profnb.subjects.study import Study
@@ -107,9 +107,14 @@ class Model:
         return self.cell is not None and bool(self.cell.tree)
 
     @cached_property
-    def python_share(self) -> float:
-        """Share of the traced time in which only Python ran; 1 without a trace."""
-        return 1.0 if self.study is None else python_alone_share(self.study)
+    def python_between_ps(self) -> float:
+        """What only Python ran of the cell beside its steady steps and their input; all without a trace."""
+        if self.study is None:
+            return float(self.ran_ps)
+        share = python_alone_share(self.study, between=bool(self.main_steps))
+        steps_ps = float(self.tree.wall_ps[self.main_steps].sum())
+        waits_ps = share_of(self.study, "input") * self.periods_ps
+        return share * max(self.ran_ps - steps_ps - waits_ps, 0.0)
 
     def kernel_shares(self, took_ps: float) -> tuple[float, float]:
         """Of what ops take that are started one by one, the least and the most that is computing.
@@ -120,8 +125,9 @@ class Model:
         if study is None or (study.program.is_jax and not len(study.xla.hlo)):
             return 0.0, 1.0
         if study.program.is_jax:
-            idle_ps = share_without_programs(study) * self.ran_ps
-            return (1 - min(idle_ps / max(took_ps, 1), 1.0),) * 2
+            as_many = self.ran_ps / max(took_ps, 1)
+            least, most = (1 - min(idle * as_many, 1.0) for idle in shares_without_programs(study))
+            return least, most
         return shares_of_kernels(study.trace, study.parent)
 
     @cached_property

@@ -17,7 +17,7 @@ import numpy as np
 from profnb.capture.parts.part_records import CHECKPOINTING
 from profnb.capture.recording import GapRecords
 from profnb.causes.numbers import CLOSE_PS, FAR_LONGER, FEWEST, NEARLY_ALL, SELDOM
-from profnb.causes.pieces import is_torch_op
+from profnb.causes.pieces import FAR_PS, is_torch_op
 from profnb.core.columns import Int64s
 from profnb.core.units import PS_PER_NS, count_text, duration_text, percent_text
 from profnb.steps.activities import (
@@ -55,8 +55,6 @@ _FUNCTION_NAMES = (
     "__inference", "__forward", "__backward", "Iterator", "MakeIterator", "Anonymous",
 )  # fmt: skip
 _OPS_TO_MAKE_A_VARIABLE = 30
-# Where Python calls a layer or a machine is slow it takes longer, only if most of the pauses are close.
-_FAR_PS = 10 * CLOSE_PS
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +144,14 @@ def _pauses(study: Study, events: Int64s) -> Int64s:
 
 
 def _longest(study: Study, events: Int64s, *, between: bool) -> int:
-    """How long a pause may be: what Keras' steps do from op to op is Keras' own, however long it takes."""
+    """How long a pause may be: what Keras' steps do from op to op is Keras' own, however long it takes.
+
+    Of others it may be long only if most pauses are short.
+    """
     pauses = _pauses(study, events)
-    near = pauses[(pauses >= 0) & (pauses <= _FAR_PS)]
+    near = pauses[(pauses >= 0) & (pauses <= FAR_PS)]
     is_short = near.size > 0 and np.median(near) <= CLOSE_PS
-    return _FAR_PS if is_short or (study.program.is_fit and not between) else CLOSE_PS
+    return FAR_PS if is_short or (study.program.is_fit and not between) else CLOSE_PS
 
 
 def _with_pauses(study: Study, events: Int64s, longest_ps: int) -> Spans:
@@ -334,29 +335,44 @@ def _few_gaps(study: Study, whole_ps: float) -> str:
     )
 
 
-def python_alone_share(study: Study) -> float:
+def python_alone_share(study: Study, *, between: bool) -> float:
     """Share of the traced time in which only Python ran: nothing computed, copied or was waited for.
 
     Beside a device also the time in which an own function between the steps ran ops on the CPU. PyTorch's
     short ops on a CPU are Python's too: each takes as long for one row as for many. 1 where nothing was
     traced that could tell, and where looks tell ops from Python.
+
+    Args:
+        study: The analyses.
+        between: Of the time between steps, not of all: what is asked of runs there.
     """
-    rows, breakdown = study.summary.counted, study.breakdown
-    if not rows.size or not study.program.may_return_early:
+    rows, breakdown, program = study.summary.counted, study.breakdown, study.program
+    if not rows.size or not program.may_return_early:
         return 1.0
     gaps = breakdown.gap_picoseconds[rows].sum(axis=0)
-    spent = breakdown.picoseconds[rows].sum(axis=0) + gaps
-    took = study.trace.events.duration_ps[outermost_of(is_torch_op(study), study.groups.parent)]
+    spent = gaps if between else gaps + breakdown.picoseconds[rows].sum(axis=0)
+    spent[CATEGORIES.index("input")] = 0  # which no own function does
+    ops = outermost_of(is_torch_op(study), study.groups.parent)
+    took = study.trace.events.duration_ps[ops[(study.groups.step[ops] < 0) | (not between)]]
     short = took[took <= LONG_OP_PS].sum() / max(took.sum(), 1)
-    computing = gaps if study.program.has_device else short * spent
+    computing = gaps if program.has_device else short * spent
     alone = spent[-1] + computing[CATEGORIES.index("host compute")]
     return float(alone / spent.sum()) if spent.any() else 1.0
 
 
-def share_without_programs(study: Study) -> float:
-    """Share of what was recorded in which no op of XLA's ran."""
-    computing = covered_ps(*spans_of(study, study.xla.hlo.events)) / max(window_of(study), 1)
-    return max(1 - computing, 0.0)
+def shares_without_programs(study: Study) -> tuple[float, float]:
+    """Shares of what was recorded in which no op of XLA's ran that takes 50 us, and in which none ran.
+
+    A copy computes nothing: a program of one op copies what it changes, as the old array may still be used.
+    """
+    hlo, whole = study.xla.hlo, max(window_of(study), 1)
+    is_copy = np.array([op.name.partition(".")[0] == "copy" for op in hlo.ops], np.bool_)[hlo.code]
+    computing = hlo.events[~is_copy]
+    long = computing[study.trace.events.duration_ps[computing] > LONG_OP_PS]
+    without, least = (
+        max(1 - covered_ps(*spans_of(study, events)) / whole, 0.0) for events in (long, computing)
+    )
+    return without, least
 
 
 def find_python_in_steps(study: Study) -> tuple[float, Int64s]:

@@ -105,14 +105,15 @@ def _torch_ops(study: Study, pieces: Pieces, share: str, edit: Edit) -> Proposal
     compiler = "model.compile(..., jit_compile=True) lets torch.compile make fewer ops."
     if not study.program.is_loop_of_keras:
         compiler = (
-            "torch.compile(model) makes fewer and larger ops, torch.optim.AdamW(..., foreach=True) or "
-            "fused=True fewer optimizer ops."
+            "torch.compile(model) makes fewer and larger ops, which saves less; "
+            "torch.optim.AdamW(..., foreach=True) or fused=True fewer optimizer ops."
         )
     yield Proposal(
         "small-ops", "Give each op more to do",
         f"Python starts {count_text(round(pieces.each))} ops a step one by one, each of "
         f"{duration_text(mean_ps)} on average. The ops and the pauses between take {share} of the time.",
-        f"A larger batch makes fewer steps of as many ops. {compiler}",
+        "A larger batch makes fewer steps of as many ops. A loop over the rows of a batch (for row in x) "
+        f"starts each op once a row: compute all rows at once. {compiler}",
         "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html", [edit],
     )  # fmt: skip
 

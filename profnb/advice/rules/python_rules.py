@@ -183,7 +183,7 @@ def _python(model: Model, nodes: Sequence[int], rows: Sequence[int], line: str =
     """Python of one's own, as far as nothing else was at work: a line may wait for a device, or copy."""
     tree, row = model.tree, nodes[0]
     took = int(tree.self_ps[rows].sum())
-    python = min(model.python_share * model.ran_ps, took)
+    python = min(model.python_between_ps, took)
     if not python:
         return
     name = "" if line else tree.name[row] and quoted(tree.name[row])
