@@ -411,7 +411,7 @@ class SessionRuns:
             opened.fail(run, time.perf_counter_ns())
             return True
         self._session_runs = number + 1
-        opened.clock_hooks(first)
+        opened.clock_hooks(len(log))
         if (opened.batch is None and not opened.stack) or not opened.is_inside_step:
             log.end_step(len(log), begin_ns, end_ns, SESSION_RUN, _RUN_ROW, 0, 0, 1, number, 0)
             if end_ns >= gaps.next_ns:
