@@ -528,12 +528,13 @@ def test_what_counting_takes_lies_behind_a_step_before_it_is_taken_from_the_next
     assert cell.finish() == {(CALLS, "work"): (80, 20), (OTHER, ""): (35, 0), (PROFNB, "hooks"): (25, 0)}
 
 
-def test_threads_of_profnbs_count_as_far_as_they_lie_in_steps(cell):
-    cell.threads_ns = 7 * MS
+def test_what_profnbs_threads_took_is_taken_from_each_part(cell):
+    cell.threads_ns = 14 * MS
     for _ in range(20):
         cell.step(4, CALL, "work")
         cell.work(3)
-    assert cell.finish() == {(CALLS, "work"): (76, 20), (OTHER, ""): (60, 0), (PROFNB, "threads"): (4, 0)}
+    cell.profnb(60, "stop")
+    assert cell.finish() == {(CALLS, "work"): (74.4, 20), (OTHER, ""): (55.8, 0), (PROFNB, "stop"): (60, 1), (PROFNB, "threads"): (9.8, 0)}
 
 
 def eager_loop(cell, traced, untraced, inside=None):

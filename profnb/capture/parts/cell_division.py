@@ -46,7 +46,7 @@ _FAR_LONGER = 5  # as steps/finding/warm_up has it
 _MOST_PARTS_LISTED, _MOST_LINES_OF_CELL = 300, 20
 _LEAST_UNTRACED = 8  # of which a median says what a step takes
 _GOLDEN = 0.618034  # whose multiples lie evenly between whole numbers
-_RECORDING = "tracing"
+_RECORDING, _THREADS = "tracing", "threads"
 _TIMED_PARTS, _LONG_NS, _MOST_LONG = (parts.CALLBACKS, parts.CHECKPOINTING), 1_000_000, 64
 # Which nothing counts.
 _SEEN = parts.BUILDING, parts.CHECKPOINTING, parts.IMPORTS, parts.INPUT, parts.INTERPRETER
@@ -74,7 +74,7 @@ class CellCounts:
         flying: Batches of JAX that were still computed when Keras was done with them: from when on, and they.
         hooks_ns: What hooks took for each untraced step, and for each traced one: behind it, as far as there
             is room, else in it.
-        threads_ns: What profnb's threads took of a core; steps have their share of it.
+        threads_ns: What profnb's threads took of a core; each part has its share of it.
     """
 
     begin_ns: int
@@ -122,6 +122,20 @@ class _Parts:
             self.tree.add(path, first_ns, wall_ns, looks)
         return self.add(key, first_ns, wall_ns)
 
+    def charge_threads(self, counts: CellCounts) -> None:
+        """Charge profnb with what its threads took, and each other part with so much less."""
+        rows = [row for key, row in self.rows.items() if key[0] != parts.PROFNB]
+        share = counts.threads_ns / max(counts.end_ns - counts.begin_ns, 1)
+        if not rows or not share:
+            return
+        key, first_ns = (parts.PROFNB, _THREADS), min(row.first_ns for row in rows)
+        whole_ns = sum(row.wall_ns for row in rows)
+        for row in rows:
+            row.wall_ns -= int(row.wall_ns * share)
+            row.longest_ns -= int(row.longest_ns * share)
+        self.add((*key, "", 0), first_ns, whole_ns - sum(row.wall_ns for row in rows))
+        self.tree.add((NodeKey(*key),), first_ns, self.tree.take(share, parts.PROFNB))
+
 
 def divide_cell(
     counts: CellCounts,
@@ -155,6 +169,7 @@ def divide_cell(
     exact = _votes_of(timed, spans, is_short, paths)
     calls = _divide_between(spans, made, met, is_short, exact, paths)
     _place_steps(spans, made, met, paths)
+    made.charge_threads(counts)
     tree = made.tree.nodes(_count(made, counts.log, spans.gaps), _calls_by_path(counts.log, met))
     return _records(counts, made, calls, tree)
 
@@ -275,7 +290,6 @@ class _Spans:
         untraced, ours = ~self.was_traced, Counter(hooks=int(took[is_hooked].sum()))
         behind_ns = np.bincount(self._before[is_hooked], took[is_hooked], begin.size)[untraced]
         inside_ns = int(max(counts.hooks_ns[0] - behind_ns.mean(), 0)) if behind_ns.size else 0
-        shared = counts.threads_ns / max(counts.end_ns - counts.begin_ns, 1)
         wall = np.zeros(begin.size, np.int64)
         np.add.at(wall, self.step[self.step >= 0], took[self.step >= 0])
         for row, key in enumerate(self.keys):
@@ -284,9 +298,8 @@ class _Spans:
             whole, longer = int(walls.sum()), _longer(walls, self.was_traced[of_key])
             tracing = min(int(longer * traced.size), int(traced.sum()) // 2)
             hooks = min(inside_ns * int((of_key & untraced).sum()), whole // 10)
-            threads = int(shared * whole)
-            ours.update({_RECORDING: tracing, "hooks": hooks, "threads": threads})
-            alone = whole - tracing - hooks - threads
+            ours.update({_RECORDING: tracing, "hooks": hooks})
+            alone = whole - tracing - hooks
             made.add(key, int(begin[of_key][0]), alone, int(walls.max()), walls.size)
         for name, wall_ns in (+ours).items():
             made.add((parts.PROFNB, name, "", 0), int(begin[0]), wall_ns, wall_ns)
