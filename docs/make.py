@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from profnb.comparison import Comparison
-from profnb.core.glossary import glossary_markdown
-from profnb.core.table import tables_of
+from profnb.core.glossary import GLOSSARY
+from profnb.core.table import Table, tables_of
 from profnb.history.series import HISTORY
 from profnb.lite.entry import LiteResult
 from profnb.lite.entry import LiteComparison
@@ -34,6 +34,31 @@ WALK = (
 )  # fmt: skip
 
 
+def glossary_markdown() -> str:
+    """The page on terms."""
+    parts = [
+        "# Glossary",
+        "The field's terms as profnb uses them. Written by `docs/make.py` from `profnb/core/glossary.json`.",
+    ]
+    for title, terms in GLOSSARY.items():
+        rows = [
+            f"| **{name}** | {term.sentence} {term.rule}".rstrip()
+            + f" | {term.shows} | {term.elsewhere} |"
+            for name, term in terms.items()
+        ]
+        head = "| term | meaning | where it shows | in other tools |\n| --- | --- | --- | --- |"
+        parts.append(f"## {title}\n\n" + "\n".join([head, *rows]))
+    return "\n\n".join(parts) + "\n"
+
+
+def table_markdown(table: Table) -> str:
+    """The section of one table."""
+    listed = "\n".join(f"| `{c.name}` | {c.meaning.replace('|', '/')} |" for c in table.columns)
+    remark = f"\n{table.remark}\n" if table.remark else ""
+    head = f"## {table.owner}.{table.name}\n\n{table.rows}\n{remark}\n"
+    return f"{head}| column | meaning |\n| --- | --- |\n{listed}"
+
+
 def tables_markdown() -> str:
     """The page on the tables that are declared, in the order of ``profnb.tables``."""
     owners = (Tables, Comparison, LiteResult, LiteComparison)
@@ -47,7 +72,7 @@ def tables_markdown() -> str:
         "`python -m profnb table PATH NAME`; `f.NAME` of a fleet (`profnb.load_fleet`), `c.NAME` of a "
         "comparison (`profnb.compare`), `lite.NAME` of what `profnb.lite` gives. Written by `docs/make.py` from the declarations."
     )
-    return "\n\n".join([head, listed, *(table.markdown().rstrip() for table in tables)]) + "\n"
+    return "\n\n".join([head, listed, *map(table_markdown, tables)]) + "\n"
 
 
 def walk_text() -> str:

@@ -222,6 +222,8 @@ ENDINGS = {
     "path": "run1.xplane.pb",
     "file": "train.py",
     "count": "12",
+    "lowest": "1",
+    "highest": "1,000",
     "len": "12",
     "names": "worker-1",
     "named": "worker-1",

@@ -17,16 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profnb import __version__
-from profnb.core.arguments import Parser, count, new_file, percentage
+from profnb.core.arguments import Parser, count, new_file, percentage, whole
 from profnb.core.errors import ProfnbError
 from profnb.core.options import CAPTURE_ARGUMENTS, TRY_ARGUMENTS, options_of
-from profnb.core.printable import (
-    for_terminal,
-    printable,
-    printable_lines,
-    terminal_columns,
-    with_look,
-)
+from profnb.core.printable import for_terminal, printable, printable_lines, styled, terminal_columns
 from profnb.core.units import percent_text
 from profnb.history.door import keep
 from profnb.history.place import VARIABLE, choose
@@ -46,7 +40,7 @@ def _say(text: str) -> None:
 
 def _answer(text: str) -> None:
     """Print an answer, which begins with what is most important."""
-    print(with_look(for_terminal(printable_lines(text))))
+    print(styled(for_terminal(printable_lines(text))))
 
 
 def _keep(profile: "Profile", *, is_whole: bool, is_quiet: bool) -> None:
@@ -310,7 +304,9 @@ def _parser() -> argparse.ArgumentParser:
         help="which host of the run (default: the first; `report` takes all that worked together)",
     )
     saved.add_argument("--steps", metavar="RANGE", help="the range that is a step, by its name")
-    saved.add_argument("-w", "--warmup", type=int, default=0, help="steps to leave out of averages")
+    saved.add_argument(
+        "-w", "--warmup", type=whole(0), default=0, help="steps to leave out of averages"
+    )
 
     line = "[OPTIONS] SCRIPT [ARGS ...]"
     run = command(
@@ -438,9 +434,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _run(parsed)
         return 0
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(
-            stream, io.TextIOWrapper
-        ):  # JSON and paths in a terminal that has few characters
+        if isinstance(stream, io.TextIOWrapper):  # JSON in a terminal that has few characters
             stream.reconfigure(errors="replace")
     try:
         status: int | None = parsed.run_command(parsed)

@@ -276,9 +276,12 @@ class Comparison(ComparedResult):
             live: Whether zooming in may ask the kernel for events that were merged; None for what the
                 notebook was configured to.
         """
-        from profnb.report.frontend import show_pair
+        from profnb.report.frontend import show_timeline_page
+        from profnb.timeline.element import build_pair
 
-        show_pair(self.first[0].study, self.second[0].study, self.labels, live=live)
+        studies = self._traces.studies
+        pair = build_pair(*studies, self.labels)
+        show_timeline_page(studies, pair.html, pair.text, live)
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         from profnb.compare.section import comparison_bundle

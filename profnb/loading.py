@@ -15,14 +15,7 @@ from profnb.capture.step_records import SESSION_RUN
 from profnb.core.errors import CaptureError, TraceFormatError
 from profnb.core.options import CaptureOptions
 from profnb.core.printable import printable, quoted
-from profnb.core.units import (
-    NS_PER_S,
-    PS_PER_NS,
-    bytes_text,
-    count_text,
-    counted_text,
-    duration_text,
-)
+from profnb.core.units import PS_PER_NS, bytes_text, count_text, counted_text, duration_text
 from profnb.lite.entry import is_saved, open_result
 from profnb.profile import Profile
 
@@ -145,9 +138,8 @@ def _doubt(trace: "Trace", recording: "Recording | None") -> tuple[list[str], bo
         return [
             "The records beside the session runs come from another capture and are left out."
         ], True
-    if (
-        0.9 * len(seen) - 1 <= run_events.size <= len(seen)
-    ):  # a run that recorded nothing is none in the file
+    # A run that recorded nothing is none in the file.
+    if 0.9 * len(seen) - 1 <= run_events.size <= len(seen):
         return [], False
     return [
         f"The file holds {count_text(run_events.size)} of {counted_text(len(seen), 'traced run')}. Steps and "
@@ -225,7 +217,7 @@ def _dead_cells() -> "Iterator[tuple[Path, DeadCell]]":
 def _death(dead: "DeadCell") -> str:
     """Say when it died, after how many steps, and where."""
     newest = dead.newest
-    died = time.strftime("%H:%M", time.localtime(newest.epoch_ns / NS_PER_S))
+    died = time.strftime("%H:%M", time.localtime(newest.epoch_ns / 1e9))
     memory = ""
     if newest.resident_bytes >= 0:
         is_near = 0 <= dead.limit_bytes * _NEAR < newest.resident_bytes

@@ -11,19 +11,9 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_
 from IPython.core.magic_arguments import parse_argstring
 from traitlets import Bool
 
+from profnb.capture import seams
 from profnb.capture.cell import as_written, can_transform, loaded_magics, make_transformer
 from profnb.capture.hooks import put_back_uncovered, replace_attribute
-from profnb.capture.seams import (
-    EVENTS,
-    LOADED_MAGICS,
-    MAGICS_BY_NAME,
-    MAGICS_MANAGER,
-    REGISTER,
-    TRACEBACK,
-    TRACEBACKS,
-    TRANSFORMERS,
-    UNREGISTER,
-)
 from profnb.comparison import compare
 from profnb.core.errors import ProfnbError
 from profnb.core.printable import printable
@@ -31,26 +21,8 @@ from profnb.core.safe_files import remove_leftovers
 from profnb.drawing.live_outputs import LiveOutputs
 from profnb.lite.entry import LiteResult
 from profnb.loading import say_last_death
+from profnb.magic import known_results, magic_options
 from profnb.magic.cell_runs import CellRuns, FailedCellError
-from profnb.magic.known_results import (
-    KnownResults,
-    check_name,
-    labels_of,
-    lite_line,
-    memory_line,
-    say,
-)
-from profnb.magic.magic_options import (
-    CELL_ARGUMENTS,
-    COMPARE_ARGUMENTS,
-    HISTORY_ARGUMENTS,
-    LITE_ARGUMENTS,
-    MEMORY_ARGUMENTS,
-    OPEN_ARGUMENTS,
-    SWEEP_ARGUMENTS,
-    as_usage_error,
-    with_arguments,
-)
 from profnb.profile import Profile
 from profnb.warm import Warming
 
@@ -73,14 +45,14 @@ class ProfnbMagics(Magics):
         self._transform = make_transformer(_CELL_MAGICS, shell.user_ns, self._written)
         self.hooked = ExitStack()
         self._hook_tracebacks()
-        self._results = KnownResults(shell)
+        self._results = known_results.KnownResults(shell)
         self._runs = CellRuns(shell, self._results, lambda: self._warming, lambda: self.live)
         self.live_outputs = LiveOutputs(shell)
 
     def _hook_tracebacks(self) -> None:
         """Let tracebacks show the magic's line as it was written."""
-        tracebacks = TRACEBACKS.of(self.shell)
-        shown = TRACEBACK.of(tracebacks)
+        tracebacks = seams.TRACEBACKS.of(self.shell)
+        shown = seams.TRACEBACK.of(tracebacks)
         if shown is None:
             return
 
@@ -92,7 +64,7 @@ class ProfnbMagics(Magics):
                 as_written(one, self._written) if isinstance(one, str) else one for one in pieces
             ]
 
-        name = TRACEBACK.attributes[0]
+        name = seams.TRACEBACK.attributes[0]
         self.hooked.enter_context(replace_attribute(tracebacks, name, structured_traceback))
 
     @no_var_expand
@@ -109,7 +81,7 @@ class ProfnbMagics(Magics):
 
     @no_var_expand
     @cell_magic("tfprofile")
-    @with_arguments(*CELL_ARGUMENTS)
+    @magic_options.cell_arguments
     def tfprofile_cell(self, line: str, cell: str) -> None:
         """Profile the TensorFlow work of this cell and show where its time went.
 
@@ -121,7 +93,7 @@ class ProfnbMagics(Magics):
 
     @no_var_expand
     @cell_magic("tftimeline")
-    @with_arguments(*CELL_ARGUMENTS)
+    @magic_options.cell_arguments
     def tftimeline_cell(self, line: str, cell: str) -> None:
         """Show the timeline of this cell's TensorFlow work: threads, streams, events, steps.
 
@@ -130,14 +102,14 @@ class ProfnbMagics(Magics):
         self._runs.run(parse_argstring(self.tftimeline_cell, line), cell, Profile.timeline)
 
     @line_magic("tfprofile")
-    @with_arguments(*OPEN_ARGUMENTS)
+    @magic_options.open_arguments
     def tfprofile_line(self, line: str) -> None:
         """Show the report of a saved trace, or of a result again."""
         arguments = _parse_open(self.tfprofile_line, line)
         self._results.open(arguments, is_fleet=True).report(arguments.live)
 
     @line_magic("tftimeline")
-    @with_arguments(*OPEN_ARGUMENTS)
+    @magic_options.open_arguments
     def tftimeline_line(self, line: str) -> None:
         """Show the timeline of a saved trace, or of an earlier result."""
         arguments = _parse_open(self.tftimeline_line, line)
@@ -147,7 +119,7 @@ class ProfnbMagics(Magics):
         opened.timeline(arguments.live)
 
     @line_magic("tfcompare")
-    @with_arguments(*COMPARE_ARGUMENTS)
+    @magic_options.compare_arguments
     def tfcompare_line(self, line: str) -> None:
         """Compare results with the first: how much faster, how sure, and where it comes from.
 
@@ -162,21 +134,20 @@ class ProfnbMagics(Magics):
         results = []
         for at in range(1, len(sources)):
             pair = [arguments.what[0], arguments.what[at]], [sources[0], sources[at]]
-            with as_usage_error():
-                results.append(compare(*pair[1], labels=labels_of(*pair)))
+            with magic_options.as_usage_error():
+                results.append(compare(*pair[1], labels=known_results.labels_of(*pair)))
         self._results.keep(results if len(results) > 1 else results[0], arguments.out)
         for result in [] if arguments.quiet else results:
             result.report()
 
     @line_magic("tfhistory")
-    @with_arguments(*HISTORY_ARGUMENTS)
+    @magic_options.history_arguments
     def tfhistory_line(self, line: str) -> None:
         """Show the runs that were kept: step times over runs, and where they became slower or faster.
 
         `profnb.history()` is the same as a DataFrame; `profnb history --alarm` asks from a shell.
         """
         arguments = parse_argstring(self.tfhistory_line, line)
-        check_name(arguments.out)
         from profnb.history.showing import open_history
 
         try:
@@ -191,7 +162,7 @@ class ProfnbMagics(Magics):
 
     @no_var_expand
     @cell_magic("tfsweep")
-    @with_arguments(*SWEEP_ARGUMENTS)
+    @magic_options.sweep_arguments
     def tfsweep_cell(self, line: str, cell: str) -> None:
         """Run this cell once per combination of settings and show which is fastest, and at what cost.
 
@@ -199,36 +170,28 @@ class ProfnbMagics(Magics):
         is hidden. The last sweep is in `_tfsweep`, its profiles in `_tfsweep.profiles`.
         """
         arguments = parse_argstring(self.tfsweep_cell, line)
-        check_name(arguments.out)
         from profnb.magic.sweep_magic import sweep_cell
 
-        self._warming.pause()
-        try:
+        with self._warming.paused():
             sweep = sweep_cell(self.shell, arguments, cell)
-        finally:
-            self._warming.go_on()
         self._results.keep(sweep, "_tfsweep")
         self._results.keep(sweep.table, arguments.out)
         if not any(sweep.profiles):
             raise FailedCellError
 
     @line_magic("tflite")
-    @with_arguments(*LITE_ARGUMENTS)
+    @magic_options.lite_arguments
     def tflite_line(self, line: str) -> None:
         """Convert a model to LiteRT (TensorFlow Lite) and show what each kind costs and gains.
 
         For example `%tflite model --data x_test y_test`. The last result is also in `_tflite`.
         """
         arguments = parse_argstring(self.tflite_line, line)
-        check_name(arguments.out)
-        self._warming.pause()
-        try:
-            lite_line(self.shell, arguments)
-        finally:
-            self._warming.go_on()
+        with self._warming.paused():
+            known_results.lite_line(self.shell, arguments)
 
     @line_magic("tfmemory")
-    @with_arguments(*MEMORY_ARGUMENTS)
+    @magic_options.memory_arguments
     def tfmemory_line(self, line: str) -> None:
         """Forecast the memory of a step at any batch size, and the largest batch that fits.
 
@@ -236,12 +199,8 @@ class ProfnbMagics(Magics):
         also in `_tfmemory`.
         """
         arguments = parse_argstring(self.tfmemory_line, line)
-        check_name(arguments.out)
-        self._warming.pause()
-        try:
-            forecast = memory_line(self.shell, arguments)
-        finally:
-            self._warming.go_on()
+        with self._warming.paused():
+            forecast = known_results.memory_line(self.shell, arguments)
         self._results.keep(forecast, "_tfmemory", arguments.out)
 
 
@@ -269,15 +228,14 @@ def load_magics(shell: Any) -> None:
     remove_leftovers(Path(gettempdir()))
     magics = ProfnbMagics(shell)
     shell.register_magics(magics)
-    register = REGISTER.of(EVENTS.of(shell))
-    if (
-        register is not None
-    ):  # what the code's own patch of one cell uncovers in another goes with that
+    register = seams.REGISTER.of(seams.EVENTS.of(shell))
+    if register is not None:
+        # What the code's own patch of one cell uncovers in another goes with that.
         register("post_run_cell", put_back_uncovered)
     if can_transform(shell):
-        TRANSFORMERS.of(shell).append(magics._transform)
+        seams.TRANSFORMERS.of(shell).append(magics._transform)
     if sentence := say_last_death():
-        say(sentence)
+        known_results.say(sentence)
 
 
 def unload_magics(shell: Any) -> None:
@@ -285,16 +243,16 @@ def unload_magics(shell: Any) -> None:
     magics = loaded_magics(shell)
     if magics is None:
         return
-    manager, transformers = MAGICS_MANAGER.of(shell), TRANSFORMERS.of(shell, [])
-    unregister = UNREGISTER.of(EVENTS.of(shell))
+    manager, transformers = seams.MAGICS_MANAGER.of(shell), seams.TRANSFORMERS.of(shell, [])
+    unregister = seams.UNREGISTER.of(seams.EVENTS.of(shell))
     if unregister is not None:
         with suppress(ValueError):  # somebody did it before
             unregister("post_run_cell", put_back_uncovered)
-    LOADED_MAGICS.of(manager).pop("ProfnbMagics")
+    seams.LOADED_MAGICS.of(manager).pop("ProfnbMagics")
     if magics._transform in transformers:
         transformers.remove(magics._transform)
     magics.live_outputs.end()
     magics.hooked.close()
     for kind, names in magics.magics.items():
         for name in names:
-            MAGICS_BY_NAME.of(manager, {}).get(kind, {}).pop(name, None)
+            seams.MAGICS_BY_NAME.of(manager, {}).get(kind, {}).pop(name, None)

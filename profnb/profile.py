@@ -87,10 +87,8 @@ class Profile(Tables, SharedResult):
         self.options = options or CaptureOptions()
         self._trace = None if trace is None else self._as_shown(trace)
         self._models = models
-        self._counted: PythonTime | None = None
-        self._counted_source = ""
-        if counted is not None:
-            self._counted, self._counted_source = counted
+        self._counted: PythonTime | None
+        self._counted, self._counted_source = counted or (None, "")
         self.recording = recording
         self.repeats: list[Recording] = []
         self.remarks: list[str] = []
@@ -180,7 +178,8 @@ class Profile(Tables, SharedResult):
         return break_down_cell(self.recording.cell, self.recording.source)
 
     @cached_property
-    def _cell_tree(self) -> "CellTree | None":
+    def tree(self) -> "CellTree | None":
+        """The tree behind ``cell_tree``, as columns in picoseconds; None where there is none."""
         from profnb.causes.cell_tree import grow_tree
 
         cell = None if self.recording is None else self.recording.cell
@@ -198,11 +197,6 @@ class Profile(Tables, SharedResult):
     @property
     def _shortage(self) -> "MemoryShortage | None":
         return self.recording.memory.shortage if self.recording is not None else None
-
-    @property
-    def tree(self) -> "CellTree | None":
-        """The tree behind ``cell_tree``, as columns in picoseconds; None where there is none."""
-        return self._cell_tree
 
     @cached_property
     def _machine(self) -> "MachineUse | None":
@@ -318,9 +312,9 @@ class Profile(Tables, SharedResult):
             return
         made_ns = time.perf_counter_ns() - begin_ns
         self.recording.cell.add(PROFNB, "page", around_ns + made_ns + min(shown_ns, made_ns))
-        for name in ("_cell_breakdown", "_cell_tree", "_model"):
+        for name in ("_cell_breakdown", "tree", "_model"):
             self.__dict__.pop(name, None)
-        tree = self._cell_tree
+        tree = self.tree
         if tree is not None:
             study = self._traced_study
             self.advice = [one.of_cell(tree.whole_ps / PS_PER_MS) for one in self.advice]
@@ -346,7 +340,7 @@ class Profile(Tables, SharedResult):
             overhead_ps=self.recording.overhead_ns * 1000.0 if self.recording else None,
             shortage=self._shortage,
             memory_kinds=self._memory_kinds,
-            tree=self._cell_tree,
+            tree=self.tree,
             machine=system_sections(self._machine, self._energy),
             has_tensorflow="TensorFlow" in self.environment,
             again=again,
@@ -374,7 +368,7 @@ class Profile(Tables, SharedResult):
     def _model(self) -> "Model | None":
         from profnb.advice.cell_model import Model
 
-        tree, cores = self._cell_tree, self.environment.get(CORES, "")
+        tree, cores = self.tree, self.environment.get(CORES, "")
         if tree is None:
             return None
         return Model(

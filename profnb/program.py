@@ -30,10 +30,8 @@ from profnb.profile import Profile
 
 _SEARCHING = "<frozen importlib"
 _POOL = "concurrent/futures/thread.py"
-_OF_MAIN = {
-    "main_thread",
-    "is_alive",
-}  # what a thread calls that looks whether the main one is over
+# What a thread calls that looks whether the main one is over.
+_OF_MAIN = {"main_thread", "is_alive"}
 _BOOTSTRAP = 2  # frames of ``threading`` below each thread's own
 _LOOK_S = 0.05  # between two looks whether a pool's threads have anything left to do
 

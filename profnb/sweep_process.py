@@ -14,10 +14,10 @@ from profnb.capture.switches import (
     BACKEND,
     ERROR,
     THREADS,
-    apply_switches,
     read_job,
     set_backend,
     set_threads,
+    switched,
     switches_of,
 )
 from profnb.captured import CapturedProfile
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     captured = CapturedProfile(replace(options, logdir=str(folder)))
     capture = None if traces else Capture(options, traces=False)
     switches = switches_of(setting, names_of(shell, body)[0])
-    with set_threads(threads) as given, apply_switches(switches) as applied:
+    with set_threads(threads) as given, switched(switches) as applied:
         (capture or captured).start()
         result = shell.run_cell(body)
     failed = FAILED_INSIDE.of(result) or FAILED_BEFORE.of(result)

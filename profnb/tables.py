@@ -38,7 +38,7 @@ class Tables:
     layers = TableOf("subjects.layers.layer_table", "LAYERS", "study.layers.table")
     source_lines = TableOf("subjects.source.source_lines", "SOURCE_LINES", "study.source.lines")
     cell_breakdown = TableOf("subjects.cell.cell_breakdown", "CELL_BREAKDOWN", "_cell_breakdown")
-    cell_tree = TableOf("causes.cell_tree", "CELL_TREE", "_cell_tree")
+    cell_tree = TableOf("causes.cell_tree", "CELL_TREE", "tree")
     system = TableOf("subjects.system.machine_use", "SYSTEM", "_machine")
     energy = TableOf("subjects.system.machine_use", "ENERGY", "_energy")
     scalars = TableOf("tf1.event_file", "SCALARS", "_scalars")

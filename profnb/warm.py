@@ -185,13 +185,14 @@ class Warming:
             for _ in pieces():
                 self._may_go.wait()
 
-    def pause(self) -> None:
-        """Begin no further piece; returns at once, while the last one may still be ending."""
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Begin no further piece inside the block, which waits for none: the last one may still be ending."""
         self._may_go.clear()
-
-    def go_on(self) -> None:
-        """Go on where it paused."""
-        self._may_go.set()
+        try:
+            yield
+        finally:
+            self._may_go.set()
 
     def join(self) -> None:
         """Wait until all is done."""

@@ -3,7 +3,9 @@
 import itertools
 import threading
 
-from profnb.capture import session
+from profnb.capture import hooks, session
+from profnb.capture.journal import journal
+from profnb.capture.machine import machine_watch
 from profnb.capture.marking import open_steps, step_recorder, trace_events
 from profnb.capture.parts import cell_counters
 from profnb.capture.source import stacks
@@ -54,7 +56,8 @@ class Still:
     def perf_counter(self):
         return self.now_ns / 1e9
 
-    thread_time = perf_counter
+    def thread_time(self):
+        return 0.0  # no thread of profnb's takes any
 
     def work(self, ms):
         """Let so many milliseconds pass; what runs is seen there."""
@@ -72,7 +75,7 @@ class Still:
 def stand_still(monkeypatch):
     """Let a capture take the times of steps and of a cell's parts from a clock that stands still; returns it."""
     clock = Still()
-    for module in (session, cell_counters, gap_watch, stacks, open_steps, step_recorder, trace_events):
+    for module in (hooks, session, journal, machine_watch, cell_counters, gap_watch, stacks, open_steps, step_recorder, trace_events):
         monkeypatch.setattr(module, "time", clock)
     monkeypatch.setattr(Sampler, "_look_on", lambda sampler, thread: clock.look_on(sampler, thread))
     return clock

@@ -56,7 +56,8 @@ class Cell:
     def __init__(self, name_of_file=CELL):
         self.began = self.now = 7
         self.stack = [name_of_file]
-        self.log, self.looks, self.own, self.turns, self.flying, self.hooks_ns = StepLog(), StackRecords(7), [], TurnRecords(), [], 0
+        self.log, self.looks, self.own, self.turns, self.flying = StepLog(), StackRecords(7), [], TurnRecords(), []
+        self.hooks_ns, self.threads_ns = (0, 0), 0
         self.calls, self.calls_ns = StackRecords(7), []
         self._runs, self._frames, self._stacks = [], {}, {}
 
@@ -134,7 +135,7 @@ class Cell:
         """The parts, whose sum is exact."""
         for records in (self.looks, self.calls):
             records.frames[:], records.stacks[:] = self._frames, self._stacks
-        counts = CellCounts(self.began, self.now, self.log, self.own, self.turns, self.flying, self.hooks_ns)
+        counts = CellCounts(self.began, self.now, self.log, self.own, self.turns, self.flying, self.hooks_ns, self.threads_ns)
         found = divide_cell(counts, self.looks, TimedCalls(self.calls, self.calls_ns))
         assert found.wall_ns == self.now - self.began == sum(part.wall_ns for part in found.parts)
         assert all(part.wall_ns >= part.longest_ns >= 0 for part in found.parts)

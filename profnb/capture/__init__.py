@@ -5,8 +5,8 @@ session, cell               running code to one trace, each framework watched on
 profiler/                   the framework's profiler: started, bounded, always stopped; the code's own
 seams, seam                 every outside name that is hooked or read, with what is lost without it and what
                             a hook costs
-hooks, signals              before and after other people's calls, with no frame of ours in their tracebacks;
-                            signals that come meanwhile
+hooks, hook_clock, signals  before and after other people's calls, with no frame of ours in their tracebacks;
+                            what that takes; signals that come meanwhile
 marking/, step_records      every step timed, and marked while a trace is recorded; how far the code is
 parts/                      the whole wall time, charged to its parts: imports, steps, callbacks, Python
 environment                 the surroundings of the code: versions, settings, datasets

@@ -2,9 +2,8 @@
 
 A watched method is a plain function in the method's place (``functools.wraps``): a bound method stays one, is
 pickled by its name, and shows the original's signature. It stands there once, however many watch it. An error
-that passes through it loses the traceback's entry for it. A hook that raises is a fault of ours and not of
-the user's code: ``hook_failed`` is given the error, which goes no further. What the handler of a signal
-raises in a hook does.
+that passes through it loses the traceback's entry for it. A hook that raises is a fault of ours:
+``hook_failed`` is given the error, which goes no further. What the handler of a signal raises in it does.
 """
 
 import contextlib
@@ -13,6 +12,7 @@ import importlib.abc
 import importlib.util
 import inspect
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -21,6 +21,7 @@ from threading import get_ident
 from types import ModuleType
 from typing import Any
 
+from profnb.capture.hook_clock import hook_clock
 from profnb.capture.seam import Seam
 from profnb.capture.seams import SEAMS
 from profnb.capture.signals import OwnFaults, signal_of
@@ -109,9 +110,10 @@ def _around(call: Callable[..., Any], hooks: _Hooks) -> Callable[..., Any]:  # n
     """A function that calls another one, and hooks around it, with no frame between them and it."""
 
     @functools.wraps(call)
-    def watched(  # noqa: C901 - a function for a branch would be a frame in each call
+    def watched(  # noqa: C901, PLR0912 - a function for a branch would be a frame in each call
         self: Any = _MISSING, /, *arguments: Any, **keywords: Any
     ) -> Any:
+        hooks_ns = -time.perf_counter_ns() if hook_clock.is_on else 0
         if self is not _MISSING:
             arguments = self, *arguments
         here = get_ident()
@@ -122,12 +124,16 @@ def _around(call: Callable[..., Any], hooks: _Hooks) -> Callable[..., Any]:  # n
         except Exception as error:
             if not hooks.is_fault(error):
                 raise
+        if hooks_ns:
+            hooks_ns += time.perf_counter_ns()
         try:
             result = call(*arguments, **keywords)
         except BaseException as error:
             without_us(error)
             hooks.call_failed(arguments, keywords)
             raise
+        if hooks_ns:
+            hooks_ns -= time.perf_counter_ns()
         try:
             for thread, hook in hooks.came:
                 if thread == here or not thread:
@@ -138,6 +144,8 @@ def _around(call: Callable[..., Any], hooks: _Hooks) -> Callable[..., Any]:  # n
         except Exception as error:
             if not hooks.is_fault(error):
                 raise
+        if hooks_ns:
+            hook_clock.took_ns[here] += hooks_ns + time.perf_counter_ns()
         return result
 
     # PyTorch's profiler knows calls of modules by the code that stands in their class, whose variable `self`
@@ -456,7 +464,7 @@ class Library:
 def _held_by_modules(value: object, names: Iterable[str]) -> list[tuple[ModuleType, str]]:
     """The modules that hold a value by one of some names, or a notebook by any, and that name.
 
-    There are thousands, at each capture's begin: they are looked through without a loop around them.
+    There are thousands, at each capture's begin: no loop of Python's is around them.
     """
     modules = [module for module in list(sys.modules.values()) if isinstance(module, ModuleType)]
     holders = [
@@ -469,10 +477,7 @@ def _held_by_modules(value: object, names: Iterable[str]) -> list[tuple[ModuleTy
 
 
 def explain_missing(libraries: Iterable[Library]) -> list[str]:
-    """One sentence about all that is missing or changed; no sentence if nothing is.
-
-    For instance "TensorFlow 2.23.0 hides compat.v1, so session runs are not traced."
-    """
+    """One sentence about all that is missing or changed, if anything: "Keras 4.0.0 hides ..., so ..."."""
     clauses = []
     for library in libraries:
         module, verbs = library.module, []

@@ -27,7 +27,6 @@ from profnb.capture.hooks import Library, explain_missing, on_import
 from profnb.capture.journal.journal import Journal
 from profnb.capture.machine.machine_watch import MachineWatch
 from profnb.capture.machine.waits import watch_network_files
-from profnb.capture.marking.open_steps import counting_ns
 from profnb.capture.marking.step_recorder import StepRecorder
 from profnb.capture.marking.trace_events import find_changing_arguments
 from profnb.capture.memory.python_objects import PythonObjects
@@ -162,7 +161,7 @@ class Capture:
                     self._watches.enter_context(self.python_objects.watch())
             self._watches.enter_context(self._watch_frameworks())
             if not self._traces:
-                self.recorder.open.counts_only = True
+                self.recorder.open.count_only()
             if not self._window.is_open():
                 self.source.begin_without_trace()
             self.sampler.start()
@@ -211,7 +210,8 @@ class Capture:
             self.own_time.spans,
             self.recording.turns,
             self._flying,
-            counting_ns() if len(log) else 0,
+            self.recorder.open.hooks_ns,
+            int(sum(one.took_s for one in (self.sampler, self.journal, self.machine)) * 1e9),
         )
         cell = divide_cell(counts, looks, timed)
         self.source.add_places((part.file, part.line) for part in cell.parts if part.file)
@@ -301,7 +301,7 @@ class Capture:
     def _window_closed(self) -> None:
         """Put back all but what counts and times; who stops a session that was taken over is waited for."""
         if not self._window.may_open_again:
-            self.recorder.open.counts_only = True
+            self.recorder.open.count_only()
             self._window_hooks.close()
             if not self.profilers.tensorflow.took_over:
                 self._codes_profiler.watches.close()

@@ -45,9 +45,7 @@ def handed_on(callback: Callable[..., object]) -> Callable[..., None]:
             traceback.clear_frames(error.__traceback__)
             error.__traceback__ = error.__context__ = None
             if number is not None or type(error) is not KeyboardInterrupt:
-                _raise_once(
-                    number or signal.SIGINT, error
-                )  # Python's own handler can raise another
+                _raise_once(number or signal.SIGINT, error)  # Python's handler can raise another
             here = inspect.currentframe()
             sending = number or signal.SIGINT, here and here.f_back
             threading.Thread(target=_send_when_left, args=sending, daemon=True).start()

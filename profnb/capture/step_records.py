@@ -21,9 +21,8 @@ TAPE = "tape"  # marks where a step may begin, and is none
 COLUMNS = (
     "begin_ns", "end_ns", "name", "kind", "was_traced", "retraced", "iterations", "step_num", "run",
 )  # fmt: skip
-_WIDTH, _TRACED, _AT_NAME = len(COLUMNS), COLUMNS.index("was_traced"), COLUMNS.index("name")
-_PACKED = Struct(f"{_WIDTH}q").pack
-MOST_LATE = 512
+WIDTH, _NAME, _TRACED = len(COLUMNS), COLUMNS.index("name"), COLUMNS.index("was_traced")
+_PACKED = Struct(f"{WIDTH}q").pack
 _RECENT = 64  # steps, by which a typical one is known
 
 
@@ -150,8 +149,7 @@ class StepLog:
         runs: Keras' runs, in the order in which they began.
         run_spans: When the outermost of them began and ended, by ``time.perf_counter_ns``.
         failed: Steps that ended with an exception: name, begin and end by ``time.perf_counter_ns``.
-        stored: How many steps stand in the arrays that follow, ``_WIDTH`` numbers each; these; and the latest
-            steps, as rows with their names. One value, so that an interrupt finds all of it or none.
+        cells: The steps, one after the other, a number for each of ``COLUMNS``.
     """
 
     names: list[str] = field(default_factory=list)
@@ -160,31 +158,11 @@ class StepLog:
     runs: list[KerasRunSeen] = field(default_factory=list)
     run_spans: list[tuple[int, int]] = field(default_factory=list)
     failed: list[tuple[str, int, int]] = field(default_factory=list)
-    stored: tuple[int, tuple[array[int], ...], list[tuple[Any, ...]]] = field(
-        default_factory=lambda: (0, (), [])
-    )
+    cells: array[int] = field(default_factory=lambda: array("q"))
     _codes: dict[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        settled, _, late = self.stored
-        return settled + len(late)
-
-    def _cells(self) -> array[int]:
-        """All steps in one array, which they are stored as from then on."""
-        _, chunks, late = self.stored
-        if late or len(chunks) != 1:
-            cells = array("q")
-            for chunk in (*chunks, self._packed(late)):
-                cells.extend(chunk)
-            self._store(cells)
-        return self.stored[1][0]
-
-    def _packed(self, rows: Sequence[tuple[Any, ...]]) -> array[int]:
-        packed = (_PACKED(*row[:2], self.code_of(row[2]), *row[3:]) for row in rows)
-        return array("q", b"".join(packed))
-
-    def _store(self, cells: array[int]) -> None:
-        self.stored = len(cells) // _WIDTH, (cells,), []
+        return len(self.cells) // WIDTH
 
     def code_of(self, name: str) -> int:
         """Give the row of a name in ``names``."""
@@ -204,62 +182,30 @@ class StepLog:
             name: What it is called.
             others: The other columns of ``StepRecords``, in their order.
         """
-        settled, _, late = self.stored
-        if first != settled + len(late) or len(late) >= MOST_LATE:
-            late = self.truncate(first)
-        late.append((begin_ns, end_ns, name, *others))
+        if len(self.cells) != first * WIDTH:
+            self.truncate(first)
+        code = self._codes.get(name)
+        if code is None:
+            code = self.code_of(name)
+        self.cells.frombytes(_PACKED(begin_ns, end_ns, code, *others))
 
-    def truncate(self, length: int) -> list[tuple[Any, ...]]:
-        """Forget the steps from one on; the list of the latest, which are packed if there are many."""
-        settled, chunks, late = self.stored
-        if length < settled:
-            self._store(self._cells()[: length * _WIDTH])
-        else:
-            del late[length - settled :]
-            if len(late) >= MOST_LATE:
-                self.stored = settled + len(late), (*chunks, self._packed(late)), []
-        return self.stored[2]
+    def truncate(self, length: int) -> None:
+        """Forget the steps from one on."""
+        del self.cells[length * WIDTH :]
 
-    def column(self, name: str, first: int = 0) -> array[int]:
-        """Give one column, from a row on."""
-        return self._cells()[first * _WIDTH + COLUMNS.index(name) :: _WIDTH]
+    def column(self, name: str) -> array[int]:
+        """Give one column."""
+        return self.cells[COLUMNS.index(name) :: WIDTH]
 
-    def since(self, first: int, codes: dict[str, int]) -> list[array[int]]:
-        """All columns from a step on; any thread may ask, while others end.
-
-        Args:
-            first: The step.
-            codes: What stands for each name; those that are new are added.
-        """
-        settled, chunks, late = self.stored
-        columns = [array("q") for _ in COLUMNS]
-        at = 0
-        for chunk in chunks:
-            count = len(chunk) // _WIDTH
-            if first < at + count:
-                cells = chunk[max(first - at, 0) * _WIDTH :]
-                for number, column in enumerate(columns):
-                    column.extend(cells[number::_WIDTH])
-            at += count
-        names = columns[_AT_NAME]
-        ours = [codes.setdefault(name, len(codes)) for name in self.names] if names else []
-        columns[_AT_NAME] = array("q", map(ours.__getitem__, names))
-        late_columns = list(zip(*late[max(first - settled, 0) :], strict=True))
-        for at, values in enumerate(late_columns):
-            is_name = at == _AT_NAME
-            columns[at].extend(
-                [codes.setdefault(name, len(codes)) for name in values] if is_name else values
-            )
-        return columns
+    def since(self, first: int) -> array[int]:
+        """The steps from one on, one after the other; any thread may ask, while others end."""
+        return self.cells[first * WIDTH :]
 
     def latest(self, count: int) -> list[tuple[int, str, int]]:
         """The latest steps' begin, name and run; any thread may ask, while others end."""
-        _, chunks, late = self.stored
-        rows = [(row[0], row[2], row[-1]) for row in list(late)]
-        for chunk in chunks[-1:] if len(rows) < count else ():
-            before = (chunk[at : at + _WIDTH] for at in range(0, len(chunk), _WIDTH))
-            rows = [*((row[0], self.names[row[2]], row[-1]) for row in before), *rows]
-        return rows[-count:]
+        cells = self.since(-count)
+        rows = zip(cells[::WIDTH], cells[_NAME::WIDTH], cells[WIDTH - 1 :: WIDTH], strict=True)
+        return [(begin, self.names[name], run) for begin, name, run in rows]
 
     def steps_within(self, begin_ns: int, end_ns: int) -> list[int]:
         """Give a 1 for each step that lies in a span of time, else a 0."""
@@ -269,17 +215,17 @@ class StepLog:
     def set_traced(self, traced: Sequence[int] = ()) -> None:
         """Say of the first steps whether each was traced; the others were in no trace that is shown."""
         whole = [*traced, *[0] * (len(self) - len(traced))]
-        self._cells()[_TRACED::_WIDTH] = array("q", whole)
+        self.cells[_TRACED::WIDTH] = array("q", whole)
 
     def without(self, is_aside: Sequence[bool]) -> StepLog:
         """The log without some of the steps; ends of epochs stand where they did among the others."""
-        kept, cells = array("q"), self._cells()
+        kept = array("q")
         for row, aside in enumerate(is_aside):
             if not aside:
-                kept.extend(cells[row * _WIDTH : (row + 1) * _WIDTH])
+                kept.extend(self.cells[row * WIDTH : (row + 1) * WIDTH])
         before = [0, *accumulate(map(int, is_aside))]
         ended_at = [at - before[min(at, len(is_aside))] for at in self.ended_at]
-        return replace(self, ended_at=ended_at, stored=(len(kept) // _WIDTH, (kept,), []))
+        return replace(self, ended_at=ended_at, cells=kept)
 
     def records(self) -> StepRecords:
         """The steps so far, as columns of their own."""

@@ -54,7 +54,7 @@ def switches_of(setting: Mapping[str, object], read: AbstractSet[str]) -> dict[s
 
 
 @contextmanager
-def apply_switches(values: Mapping[str, object]) -> Iterator[set[str]]:
+def switched(values: Mapping[str, object]) -> Iterator[set[str]]:
     """Run the block with these settings, also where it imports Keras itself.
 
     Yields:

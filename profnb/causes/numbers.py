@@ -1,11 +1,12 @@
 """The numbers that steer the rules, and how each was found."""
 
+from profnb.core.units import PS_PER_S
 from profnb.steps.program_kind import JAX, PYTORCH
 
 # What is worth saying: a twentieth of the cell, as a change is hardly seen below it, run to run (two runs of
 # a cell of seconds differ by 3 to 10 % on the machines that this was written on).
 LEAST_SHARE = 0.05
-LEAST_PS = 50_000_000_000  # of a cell that ran: nobody waits for less
+LEAST_PS = LEAST_SHARE * PS_PER_S  # of a cell that ran; nobody waits for less of a second
 # What is done "less often" is done every fifth time: of what it took a fifth remains at most.
 SELDOM = 5
 # Of what a remedy is for, so much remains at most: what people reached was 60 to 100 % in the programs of
@@ -23,8 +24,6 @@ QUARTER = 0.25
 # From this share on a part is as good as the whole: a range from nothing to it says nothing, and a function
 # that holds so much of another is the one to name.
 NEARLY_ALL = 0.95
-# An op that takes longer computes; a shorter one is mostly being started: to add two numbers takes 5 us.
-LONG_OP_PS = 50_000_000
 # So many times as long as usual is another kind of thing: a model is saved, data is read anew. What varied by
 # itself stayed below three times in all programs tried.
 FAR_LONGER = 5
@@ -35,6 +34,8 @@ CLOSE_PS = 200_000_000
 LIMITING = 0.75
 # It takes as long to hand a batch over from a worker, or for Keras to slice arrays and convert them.
 HAND_OVER_PS = 1_000_000_000
+# Operations a second: convolutions of 16 bits in software did 0.15 to 0.6e9, of 32 bits a core does several.
+SLOWEST_PRODUCT = 1e9
 # A call of a compiled function of JAX and PyTorch: x + 1 took 5 to 13 us by jax.jit and 7 to 13 us by
 # torch.compile, three layers forward and backward 130 us.
 CALL_PS = {JAX: (5_000_000, 50_000_000), PYTORCH: (7_000_000, 150_000_000)}

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.capture.models.layer_facts import WITHOUT_CUDNN, LayerFacts
-from profnb.causes.numbers import CLOSE_PS, FEWEST, LEAST_SHARE, LEFT, LONG_OP_PS
+from profnb.causes.numbers import CLOSE_PS, FEWEST, LEAST_SHARE, LEFT
 from profnb.core.columns import Bools, Int64s
 from profnb.steps.activities import FIRST_OF_DEVICE
 from profnb.steps.nesting import is_inside, last_around, nearest_of, outermost_of
@@ -31,6 +31,7 @@ from profnb.subjects.advising import (
     usual_share_beyond,
 )
 from profnb.subjects.layers.called_scopes import find_makers, find_nodes
+from profnb.subjects.ops.op_execution import LONG_OP_PS
 from profnb.subjects.study import Study
 from profnb.subjects.xla.hlo_ops import width_of_hlo
 from profnb.trace.names import JIT_CALL, called_function, compiled_program

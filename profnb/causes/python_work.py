@@ -16,7 +16,7 @@ import numpy as np
 
 from profnb.capture.parts.part_records import CHECKPOINTING
 from profnb.capture.recording import GapRecords
-from profnb.causes.numbers import CLOSE_PS, FAR_LONGER, FEWEST, LONG_OP_PS, NEARLY_ALL, SELDOM
+from profnb.causes.numbers import CLOSE_PS, FAR_LONGER, FEWEST, NEARLY_ALL, SELDOM
 from profnb.causes.pieces import FAR_PS, is_torch_op
 from profnb.core.columns import Int64s
 from profnb.core.units import PS_PER_NS, count_text, duration_text, percent_text
@@ -46,7 +46,7 @@ from profnb.subjects.advising import (
     window_of,
 )
 from profnb.subjects.feeds.feeding import own_gap_ps, session_gaps
-from profnb.subjects.ops.op_execution import find_growth, find_loop
+from profnb.subjects.ops.op_execution import LONG_OP_PS, find_growth, find_loop
 from profnb.subjects.study import Study
 from profnb.trace.names import HLO_MODULE, JIT_CALL, PYTHON_OPS, RUN_ID
 
@@ -199,7 +199,7 @@ def shares_of_calls(study: Study) -> tuple[float, float]:
     """
     calls, eager, ops = share_around_calls(study), find_eager_runs(study), _ops_of_steps(study)
     within = share_of(study, "host compute") - calls
-    if loop := find_loop(study, LONG_OP_PS):  # in its turns threads are awake
+    if loop := find_loop(study):  # in its turns threads are awake
         within, ops = within - loop.share, np.intersect1d(ops, loop.others)
     took_ps = study.trace.events.duration_ps[ops]
     around = calls - (eager.starting if eager else 0.0)

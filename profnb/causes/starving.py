@@ -9,7 +9,7 @@ import numpy as np
 
 from profnb.capture.environment import CORES, INTER_OP, INTRA_OP
 from profnb.capture.source.source_records import CAPTURED
-from profnb.causes.numbers import FEWEST, LONG_OP_PS
+from profnb.causes.numbers import FEWEST
 from profnb.core.columns import flags_at
 from profnb.core.units import bytes_text, count_text, counted_text, duration_text, percent_text
 from profnb.steps.activities import AWAITING, SYNCHRONISING
@@ -31,6 +31,7 @@ from profnb.subjects.device.idle import IDLE_CAUSES
 from profnb.subjects.feeds.feeding import QueueUse, inside_runs_ps, session_gaps
 from profnb.subjects.input.diagnosis import runs_python
 from profnb.subjects.input.iterators import SmallFiles, files_text
+from profnb.subjects.ops.op_execution import LONG_OP_PS
 from profnb.subjects.study import Study
 from profnb.trace.names import PYTHON_OPS
 

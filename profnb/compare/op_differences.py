@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.compare.estimates import estimate_mean
+from profnb.compare.tree_differences import GONE, NEW
 from profnb.core.columns import Floats
 from profnb.core.table import Table, columns_in
 from profnb.core.units import signed_text
@@ -45,7 +46,7 @@ class OpDifference:
         op_type: Its type.
         first_ps: Per step of A; NaN where A has no such op.
         second_ps: Per step of B; NaN where B has no such op.
-        status: "changed", "appeared", "vanished", "other type", or "other kernel" where a device ran other
+        status: "changed", "new", "gone", "other type", or "other kernel" where a device ran other
             kernels for it.
     """
 
@@ -81,7 +82,7 @@ def compare_ops(first: Study, second: Study) -> list[OpDifference]:
     for side, path in tables[0].keys() | tables[1].keys():
         one, two = (table.get((side, path), absent) for table in tables)
         if absent in (one, two):
-            status = "appeared" if one is absent else "vanished"
+            status = NEW if one is absent else GONE
         elif side == "device" and one.kernels != two.kernels:
             status = "other kernel"
         else:
@@ -363,7 +364,7 @@ OP_DIFFERENCES = Table[Sequence[OpDifference]](
         first_us: self time in a mean step of A
         second_us: ... of B
         difference_us: how much more B spends on it
-        status: "changed", "appeared", "vanished", "other type", or "other kernel"
+        status: "changed", "new", "gone", "other type", or "other kernel"
         """),
     "Times are of each side's first run; a time is NaN where the op is missing. Rows of the side "
     '"input" are the training\'s waiting, charged to the iterators of tf.data.',

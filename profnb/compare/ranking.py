@@ -38,7 +38,7 @@ from profnb.core.columns import Bools, Floats, Int64s
 _POWER = 0.8416  # of 80 %: the normal's quantile
 MOST_ROUNDS = 200
 _QUADRATURE_NODES, _MANY, _LEVEL = 64, 4000, 0.95
-SAME = 1e-9  # of logarithms: what rounding makes
+TINY = 1e-9  # of logarithms: what rounding makes
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def fit_rounds(rows: Int64s, rounds: Int64s, logs: Floats, count: int) -> RoundF
     return RoundFit(means, spread, freedom, (level[1], numbers.size - 1), numbers.size)
 
 
-def of_single_runs(estimates: Sequence[Estimate]) -> RoundFit:
+def one_round(estimates: Sequence[Estimate]) -> RoundFit:
     """Take settings that were run once: only the variation from step to step is known."""
     means = np.array([one.mean for one in estimates])
     freedom = min((int(one.freedom) for one in estimates if math.isfinite(one.variance)), default=1)
@@ -178,13 +178,13 @@ def rank(fit: RoundFit, values: Floats) -> Ranking | None:
     high[timed] = highest.max(axis=1) if timed.size > 1 else 0.0
     others = timed[timed != best].tolist()
     for row in others:
-        if not low[row] > SAME:
+        if not low[row] > TINY:
             gap, error = float(values[best] - values[row]), float(fit.errors[best, row])
             more[row] = _more_rounds(fit, len(others), gap, error)
     shows = math.nan
     if others:
         shows = (fit.factor + _POWER) * float(np.median(fit.errors[best, others]))
-    return Ranking(best, np.where(np.abs(low) < SAME, 0, low), high, shows, more)
+    return Ranking(best, np.where(np.abs(low) < TINY, 0, low), high, shows, more)
 
 
 def _more_rounds(fit: RoundFit, others: int, gap: float, error: float) -> int:

@@ -26,7 +26,6 @@ from profnb.compare.op_differences import (
     LAYER_DIFFERENCES,
     OP_DIFFERENCES,
     LayerDifference,
-    OpDifference,
     compare_layers,
     compare_ops,
     op_time,
@@ -34,11 +33,7 @@ from profnb.compare.op_differences import (
 from profnb.compare.part_section import part_section
 from profnb.compare.quality import MetricDifference
 from profnb.compare.speedup import RunSet
-from profnb.compare.timeline_differences import (
-    EVENT_DIFFERENCES,
-    EventDifference,
-    compare_timelines,
-)
+from profnb.compare.timeline_differences import EVENT_DIFFERENCES, compare_timelines
 from profnb.compare.tree_differences import PartDifference
 from profnb.core.columns import Floats
 from profnb.core.printable import for_terminal, printable, unbroken
@@ -85,25 +80,10 @@ class TracePair:
         names = first.program.framework, second.program.framework
         self.frameworks = names if names[0] != names[1] else ("", "")
 
-    @cached_property
-    def categories(self) -> list[CategoryDifference]:
-        """The categories of both."""
-        return compare_categories(*self.studies)
-
-    @cached_property
-    def ops(self) -> list[OpDifference]:
-        """The ops of both."""
-        return compare_ops(*self.studies)
-
-    @cached_property
-    def events(self) -> list[EventDifference]:
-        """The events of the timelines that are new, gone, longer or shorter."""
-        return compare_timelines(*self.studies)
-
-    @cached_property
-    def layers(self) -> list[LayerDifference]:
-        """The layers of both."""
-        return compare_layers(*self.studies)
+    categories = cached_property(lambda self: compare_categories(*self.studies))
+    ops = cached_property(lambda self: compare_ops(*self.studies))
+    events = cached_property(lambda self: compare_timelines(*self.studies))
+    layers = cached_property(lambda self: compare_layers(*self.studies))
 
     def op_column(self, heading: str, ops: Sequence[tuple[str, str]]) -> Shown:
         """Show ops by name and type, called as B calls them."""

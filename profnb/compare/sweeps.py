@@ -16,15 +16,7 @@ from profnb.capture.switches import BACKEND
 from profnb.compare.differences import listed
 from profnb.compare.estimates import Estimate, estimate_mean
 from profnb.compare.quality import is_higher_better, pick_metric
-from profnb.compare.ranking import (
-    MOST_ROUNDS,
-    SAME,
-    Ranking,
-    RoundFit,
-    fit_rounds,
-    of_single_runs,
-    rank,
-)
+from profnb.compare.ranking import MOST_ROUNDS, TINY, Ranking, RoundFit, fit_rounds, one_round, rank
 from profnb.compare.speedup import estimate_step
 from profnb.core.columns import Bools, Floats, RowColumns
 from profnb.core.table import Column, Table, field_column
@@ -231,7 +223,7 @@ def _fit(points: Sequence[SweepPoint], *, of_runs: bool) -> RoundFit:
     row, at, logs = np.array(runs, np.float64).reshape(-1, 3).T
     fit = fit_rounds(row.astype(np.int64), at.astype(np.int64), logs, len(points))
     # Else by the setting's own runs, or by the steps of its only one.
-    return fit or of_single_runs([
+    return fit or one_round([
         estimate_mean(np.log(np.maximum(point.run_ps, 1.0)).tolist()) if of_runs
         else estimate_step(point.step_ps)
         for point in points
@@ -244,7 +236,7 @@ def _front(rates: Floats, fit: RoundFit, prices: Sequence[Estimate]) -> Bools:
     A difference that may be chance beats nobody.
     """
     measured = np.flatnonzero(np.isfinite(rates)).tolist()
-    is_faster = rates[:, None] - rates > fit.factor * fit.errors + SAME
+    is_faster = rates[:, None] - rates > fit.factor * fit.errors + TINY
     best = np.zeros(rates.size, np.bool_)
     for row in measured:
         best[row] = not any(

@@ -1,10 +1,11 @@
 """Words of a command line, read or refused in one sentence, before anything runs."""
 
 import argparse
+import keyword
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from profnb.core.options import unquoted
 from profnb.core.printable import printable
 
 _USAGE = 2
@@ -33,11 +34,41 @@ def percentage(text: str) -> float:
     return float(number) / 100
 
 
-def count(text: str) -> int:
-    """Read a whole number of at least one."""
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"takes a whole number from 1, got {text!r}")
-    return int(text)
+def number(text: str) -> float:
+    """Read a number."""
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"takes a number such as 2.5, got {text!r}") from None
+
+
+def whole(lowest: int, highest: int | None = None) -> Callable[[str], int]:
+    """Make what reads whole numbers in these bounds, both included; None for no upper one."""
+
+    def read(text: str) -> int:
+        if not text.isdecimal() or not lowest <= int(text) <= (highest or int(text)):
+            upper = "" if highest is None else f" to {highest}"
+            raise argparse.ArgumentTypeError(
+                f"takes a whole number from {lowest}{upper}, got {text!r}"
+            )
+        return int(text)
+
+    return read
+
+
+count = whole(1)
+
+
+def variable(text: str) -> str:
+    """Take a name that a variable can have."""
+    if not text.isidentifier() or keyword.iskeyword(text):
+        raise argparse.ArgumentTypeError(f"takes a variable name such as before, got {text!r}")
+    return text
+
+
+def unquoted(text: str) -> str:
+    """Take off the quotes around an argument, which IPython leaves."""
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
 
 
 def listed(text: str) -> list[str]:

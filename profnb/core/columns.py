@@ -41,7 +41,7 @@ def sum_by(rows: Int64s | Int32s, values: Any, count: int) -> Int64s:
     return sums[:-1]
 
 
-def fractions_of(values: Int64s) -> Floats:
+def fraction_of(values: Int64s) -> Floats:
     """The share of each value in their sum, shape (N,); NaN where that is nothing."""
     shares: Floats = values / (int(values.sum()) or np.nan)
     return shares

@@ -44,20 +44,3 @@ _BY_HEADING = {
 def explain(heading: str) -> str:
     """Say what the term of a heading means, in a sentence; "" where the heading is no term."""
     return _BY_HEADING.get(heading.lower(), "")
-
-
-def glossary_markdown() -> str:
-    """Write the documentation's page on terms."""
-    parts = [
-        "# Glossary",
-        "The field's terms as profnb uses them. Written by `docs/make.py` from `profnb/core/glossary.json`.",
-    ]
-    for title, terms in GLOSSARY.items():
-        rows = [
-            f"| **{name}** | {term.sentence} {term.rule}".rstrip()
-            + f" | {term.shows} | {term.elsewhere} |"
-            for name, term in terms.items()
-        ]
-        head = "| term | meaning | where it shows | in other tools |\n| --- | --- | --- | --- |"
-        parts.append(f"## {title}\n\n" + "\n".join([head, *rows]))
-    return "\n\n".join(parts) + "\n"

@@ -8,6 +8,8 @@ from argparse import SUPPRESS, Action, ArgumentParser, Namespace
 from dataclasses import dataclass, fields
 from typing import Any
 
+from profnb.core.arguments import count, number, unquoted, whole
+
 _USUAL_STEPS, _SECONDS = 100, 20.0
 BACKENDS = ("tensorflow", "jax", "pytorch")
 
@@ -89,11 +91,6 @@ class CaptureOptions:
             raise ValueError(f"rank must be 0 or more, got {self.rank}.")
 
 
-def unquoted(text: str) -> str:
-    """Take off the quotes around an argument, which IPython leaves."""
-    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
-
-
 class StepsAction(Action):
     """``--steps 50`` bounds the window as ``-n 50`` does; ``--steps train_iter`` names the step's range."""
 
@@ -112,7 +109,7 @@ _DEFAULTS = CaptureOptions()
 # Flags and settings of argparse's ``add_argument``, and of IPython's ``argument``.
 CAPTURE_ARGUMENTS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     (("-n",), {
-        "dest": "max_steps", "metavar": "STEPS", "type": int, "default": _DEFAULTS.max_steps,
+        "dest": "max_steps", "metavar": "STEPS", "type": count, "default": _DEFAULTS.max_steps,
         "help": "stop tracing after this many steps (default %(default)s); the code goes on",
     }),
     (("--steps",), {
@@ -120,11 +117,11 @@ CAPTURE_ARGUMENTS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
         "help": "the range that is a step, by the name that your code gave it (a number is as -n)",
     }),
     (("-w", "--warmup"), {
-        "dest": "warmup_steps", "metavar": "WARMUP", "type": int, "default": _DEFAULTS.warmup_steps,
+        "dest": "warmup_steps", "metavar": "WARMUP", "type": whole(0), "default": _DEFAULTS.warmup_steps,
         "help": "leave this many first steps out of averages, besides those that trace or compile",
     }),
     (("-t", "--seconds"), {
-        "dest": "max_seconds", "metavar": "SECONDS", "type": float, "default": _DEFAULTS.max_seconds,
+        "dest": "max_seconds", "metavar": "SECONDS", "type": number, "default": _DEFAULTS.max_seconds,
         "help": "stop tracing after this many seconds (default %(default)s)",
     }),
     (("-d", "--logdir", "--save"), {
@@ -132,12 +129,12 @@ CAPTURE_ARGUMENTS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
         "help": "keep the trace here, in TensorBoard's layout",
     }),
     (("--rank",), {
-        "type": int, "metavar": "N",
+        "type": whole(0), "metavar": "N",
         "help": "which process of a job this is (default: what TF_CONFIG, RANK, SLURM_PROCID or such say)",
     }),
     (("--label",), {"type": unquoted, "help": "a name for the result, shown in its report"}),
     (("--host-level",), {
-        "type": int, "choices": (1, 2, 3), "default": _DEFAULTS.host_level,
+        "type": count, "choices": (1, 2, 3), "default": _DEFAULTS.host_level,
         "help": "detail of host events: 1 critical, 2 info (default), 3 verbose; with 3 PyTorch's ops have "
         "shapes, which tell the operations of layers",
     }),
@@ -168,7 +165,7 @@ CAPTURE_ARGUMENTS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
 
 TRY_ARGUMENTS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     (("--try-seconds",), {
-        "type": float, "default": 60.0, "metavar": "SECONDS",
+        "type": number, "default": 60.0, "metavar": "SECONDS",
         "help": "try for this long, about (default %(default)s)",
     }),
     (("--try-anyway",), {

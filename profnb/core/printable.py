@@ -91,7 +91,7 @@ def for_terminal(text: str) -> str:
     )
 
 
-def with_look(text: str) -> str:
+def styled(text: str) -> str:
     """Text with its begin bold, savings green, notes faint: on a terminal, unless NO_COLOR is set."""
     is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     if terminal_columns() is None or is_plain:

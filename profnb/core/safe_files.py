@@ -38,7 +38,7 @@ _DAMAGED = (
     EOFError, gzip.BadGzipFile, zlib.error,
 )  # fmt: skip
 _MOST_FOLDERS = 100_000
-_KEPT, _DAY_S = "kept-a-day", 86_400.0
+_KEEPS, _DAY_S = "kept-a-day", 86_400.0
 _LEFT = re.compile(r"\.?profnb-([0-9a-f]{8})-(\d+)-")
 
 
@@ -124,13 +124,13 @@ def keep_a_day(folder: Path) -> None:
     Raises:
         OSError: It cannot be marked so.
     """
-    (folder / _KEPT).touch()
+    (folder / _KEEPS).touch()
 
 
 def _is_kept(folder: Path) -> bool:
     """Tell whether a folder is to outlive its process, and not yet a day old."""
     with suppress(OSError):
-        return (folder / _KEPT).stat().st_mtime > time.time() - _DAY_S
+        return (folder / _KEEPS).stat().st_mtime > time.time() - _DAY_S
     return False
 
 

@@ -62,9 +62,8 @@ def short_path(path: str) -> str:
     """
     parts = [part for part in _SEPARATORS.split(path.removeprefix("file:")) if part]
     whole = "/".join(parts)
-    library = [
-        match.start() for match in _LIBRARY_FILES.finditer(whole)
-    ]  # packages lie in a library
+    # Packages lie in a library.
+    library = [match.start() for match in _LIBRARY_FILES.finditer(whole)]
     if library:
         return whole[library[-1] :]
     if parts and parts[0].endswith(":"):

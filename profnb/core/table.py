@@ -17,15 +17,7 @@ from operator import attrgetter
 from textwrap import dedent, fill
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from profnb.core.units import (
-    PS_PER_MS,
-    PS_PER_US,
-    bytes_text,
-    count_text,
-    duration_text,
-    percent_text,
-    rate_text,
-)
+from profnb.core import units
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,12 +30,12 @@ _ROWS = "One row per"
 _TIME_UNIT = re.compile("_[um]s$")
 _DECLARED = re.compile(r"(\w+)(?: \[(.+?)\])?(?: = ([\w.]+))?(?: >= (\d+))?: (.+)")
 _TEXTS: dict[str, Callable[[float | None], str]] = {
-    "us": duration_text,
-    "ms": duration_text,
-    "fraction": percent_text,
-    "bytes": bytes_text,
-    "gigabytes per second": lambda value: rate_text(value, "B/s"),
-    "gigaflops per second": lambda value: rate_text(value, "flop/s"),
+    "us": units.duration_text,
+    "ms": units.duration_text,
+    "fraction": units.percent_text,
+    "bytes": units.bytes_text,
+    "gigabytes per second": lambda value: units.rate_text(value, "B/s"),
+    "gigaflops per second": lambda value: units.rate_text(value, "flop/s"),
 }
 
 
@@ -83,7 +75,7 @@ class Column(Generic[T]):
             return 1.0
         if self.unit.startswith("giga"):
             return _GIGA
-        return {"us": PS_PER_US, "ms": PS_PER_MS}.get(self.unit, 1.0)
+        return {"us": units.PS_PER_US, "ms": units.PS_PER_MS}.get(self.unit, 1.0)
 
     @property
     def title(self) -> str:
@@ -103,7 +95,7 @@ class Column(Generic[T]):
         """One value, as the report shows it; text stays as it is."""
         if self.text is not None:
             return self.text(value)
-        return value if isinstance(value, str) else _TEXTS.get(self.unit, count_text)(value)
+        return value if isinstance(value, str) else _TEXTS.get(self.unit, units.count_text)(value)
 
 
 @dataclass(frozen=True)
@@ -186,13 +178,6 @@ class Table(Generic[T]):
         )
         remark = f"\n{fill(self.remark, _LINE_WIDTH)}\n" if self.remark else ""
         return f"{fill(self.rows, _LINE_WIDTH)}\n{remark}\nColumns:\n{listed}\n"
-
-    def markdown(self) -> str:
-        """Its section of the documentation's page on tables."""
-        listed = "\n".join(f"| `{c.name}` | {c.meaning.replace('|', '/')} |" for c in self.columns)
-        remark = f"\n{self.remark}\n" if self.remark else ""
-        head = f"## {self.owner}.{self.name}\n\n{self.rows}\n{remark}\n"
-        return f"{head}| column | meaning |\n| --- | --- |\n{listed}\n"
 
     def to_json(self, frame: "pd.DataFrame") -> dict[str, Any]:
         """The table for other programs: what it is, its columns with their meaning, its rows.
@@ -378,19 +363,24 @@ def field_of(value: Any, path: str) -> Any:
 def frame_text(frame: "pd.DataFrame", most_rows: int, columns: int | None) -> str:
     """Write a DataFrame for a terminal of so many columns; None for as wide as it is.
 
-    The longest texts give way, from the front: their ends tell them apart.
+    Where it is too wide, a text that all rows share stands once, above. Then columns with few different texts
+    give way first, each from the front: the ends of texts tell them apart.
     """
     settings: dict[str, Any] = {"index": False, "max_rows": most_rows, "na_rep": "-"}
     text: str = frame.to_string(**settings)
-    over = text.index("\n") + 2 - columns if columns is not None else 0
+    over = text.index("\n") + 1 - columns if columns is not None else 0
     if over <= 0:
         return text
     texts = frame.select_dtypes(exclude=["number", "bool"]).astype(str)
-    lengths = [int(texts[name].str.len().max()) for name in texts]
-    widths = range(max(lengths, default=0), _LEAST_NAME - 1, -1)
-    fits = (most for most in widths if sum(max(one - most, 0) for one in lengths) >= over)
-    most = next(fits, _LEAST_NAME)
-    ends = "…" + texts.apply(lambda one: one.str[1 - most :])
-    is_short = texts.apply(lambda one: one.str.len() <= most)
-    shorter = frame.assign(**frame[[*texts]].where(is_short, ends))
-    return str(shorter.to_string(**settings, line_width=columns))
+    counts = texts.nunique().sort_values(kind="stable")
+    if shared := [name for name, count in counts.items() if count == 1 < len(frame)]:
+        above = "".join(f"{name}: {frame[name].iloc[0]}\n" for name in shared)
+        return above + frame_text(frame.drop(columns=shared), most_rows, columns)
+    for name in counts.index:
+        lengths = texts[name].str.len()
+        longest = int(lengths.max())
+        most = min(max(longest - over, _LEAST_NAME, len(name)), longest)
+        over -= longest - most
+        ends = "…" + texts[name].str[1 - most :]
+        frame = frame.assign(**{name: frame[name].where(lengths <= most, ends)})
+    return str(frame.to_string(**settings, line_width=columns if over > 0 else None))

@@ -20,15 +20,9 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from profnb.core.printable import (
-    UnitWrapper,
-    cut_middle,
-    printable,
-    terminal_columns,
-    unbroken,
-)
+from profnb.core.printable import UnitWrapper, cut_middle, printable, terminal_columns, unbroken
 from profnb.core.sharing import PIECE
-from profnb.drawing.theme import CELL, MUTED
+from profnb.drawing.theme import MUTED, PLAIN_CELL
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 # Text; text and an inline style; then a second text shown fainter behind it, and the whole name for the
@@ -140,7 +134,7 @@ def _td(
     inner: Markup, style: str, title: str, *, is_number: bool, role: Markup = _NOTHING
 ) -> Markup:
     """A cell; its side stands in it, the rest of its look in ``look.js``."""
-    look = style if is_number else ";".join(filter(None, (CELL, style)))
+    look = style if is_number else ";".join(filter(None, (PLAIN_CELL, style)))
     attributes = [
         role,
         Markup(" align=right") if is_number else _NOTHING,

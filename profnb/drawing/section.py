@@ -18,15 +18,7 @@ from profnb.core.glossary import explain
 from profnb.core.printable import filled, printable
 from profnb.core.table import Column, T, Table
 from profnb.core.units import MISSING, bar_text
-from profnb.drawing.markup import (
-    Cell,
-    fitted,
-    html_table,
-    json_attribute,
-    plain_table,
-    plain_text,
-    with_names,
-)  # fmt: skip
+from profnb.drawing import markup
 from profnb.drawing.theme import MUTED
 
 Key = float | str | None
@@ -44,7 +36,7 @@ class Shown:
     """A column of a section that is made of several columns of the table, or looks its own way."""
 
     heading: str  # its heading
-    cell: Callable[[int], Cell]  # the cell of a row
+    cell: Callable[[int], markup.Cell]  # the cell of a row
     is_number: bool = False  # whether it aligns right
     # what a row is sorted by, where the section can be sorted; None for its text
     sort_key: Callable[[int], Key] | None = None
@@ -98,7 +90,7 @@ class Section:
     title: str  # its title
     sentence: str  # what it says, in a sentence
     headings: Sequence[str]  # one per column; "" for a bar
-    rows: Sequence[Sequence[Cell]]  # cells; a bar stands in the first column
+    rows: Sequence[Sequence[markup.Cell]]  # cells; a bar stands in the first column
     numbers: Sequence[bool]  # which columns are numbers
     colours: Sequence[str]  # the colour of each row's bar
     tab: str = ""  # the part of the report it belongs to
@@ -201,7 +193,7 @@ def _declared(column: Column[T], value: T) -> Shown:
 
 
 def _section_html(section: Section) -> Markup:
-    said = Markup('<div style="{}">{}</div>').format(MUTED, with_names(section.sentence))
+    said = Markup('<div style="{}">{}</div>').format(MUTED, markup.with_names(section.sentence))
     sentence = (said if section.sentence else Markup("")) + (section.strip or Markup(""))
     section = without_empty_columns(section)
     if not section.sort_keys:
@@ -212,15 +204,15 @@ def _section_html(section: Section) -> Markup:
     )
     return Markup('{}<div class="profnb-table" data-rows={}>{}{}</div>').format(
         sentence,
-        json_attribute(_script_data(section)),
+        markup.json_attribute(_script_data(section)),
         _table_html(section, section.shown),
         rest if more > 0 else "",
     )
 
 
 def _table_html(section: Section, most: int) -> Markup:
-    rows: list[list[Cell]] = [
-        [(plain_text(row[0]), f"color:{colour}"), *row[1:]]
+    rows: list[list[markup.Cell]] = [
+        [(markup.plain_text(row[0]), f"color:{colour}"), *row[1:]]
         for row, colour in zip(section.rows[:most], section.colours[:most], strict=True)
     ]
     given = section.meanings or [""] * len(section.headings)
@@ -228,7 +220,7 @@ def _table_html(section: Section, most: int) -> Markup:
         meaning or explain(heading)
         for meaning, heading in zip(given, section.headings, strict=True)
     ]
-    return html_table(section.headings, rows, section.numbers, meanings)
+    return markup.html_table(section.headings, rows, section.numbers, meanings)
 
 
 def _script_data(section: Section) -> dict[str, Any]:
@@ -285,10 +277,10 @@ def _script_part(section: Section, in_page: int) -> dict[str, Any]:
     return part
 
 
-def _script_line(row: Sequence[Cell], anew: Sequence[int]) -> str:
+def _script_line(row: Sequence[markup.Cell], anew: Sequence[int]) -> str:
     """Join the cells of a row, behind each its fainter text and the text under the pointer, if it has any."""
     kept = ("" if at in anew else cell for at, cell in enumerate(row))
-    cells = [(text, faint, whole) for text, _, faint, whole in map(fitted, kept)]
+    cells = [(text, faint, whole) for text, _, faint, whole in map(markup.fitted, kept)]
     return _COLUMN.join(
         _FAINT.join(part.translate(_CONTROL_MARKS) for part in cell).rstrip(_FAINT)
         for cell in cells
@@ -319,7 +311,8 @@ def without_empty_columns(section: Section) -> Section:
     kept = [
         at
         for at in range(len(section.headings))
-        if at == 0 or any(plain_text(row[at]).strip() not in ("", MISSING) for row in section.rows)
+        if at == 0
+        or any(markup.plain_text(row[at]).strip() not in ("", MISSING) for row in section.rows)
     ]
     if len(kept) == len(section.headings):
         return section
@@ -356,7 +349,9 @@ def section_text(section: Section) -> str:
         return section.plain
     section = without_empty_columns(section)
     listed = section.rows[:_MOST_TEXT] if section.sort_keys else section.rows
-    rows = [tuple(printable(plain_text(cell))[:90] for cell in row[1:]) for row in listed]
+    rows = [tuple(printable(markup.plain_text(cell))[:90] for cell in row[1:]) for row in listed]
     sentence = filled(printable(section.sentence), _MOST_COLUMNS)
     head = "\n".join(part for part in (section.title, sentence) if part)
-    return f"{head}\n{plain_table([tuple(section.headings[1:]), *rows], section.numbers[1:])}"
+    return (
+        f"{head}\n{markup.plain_table([tuple(section.headings[1:]), *rows], section.numbers[1:])}"
+    )

@@ -88,7 +88,7 @@ CHIP = (
     "font-family:monospace;color:inherit;background:rgba(128,128,128,0.16);"
     "padding:1px 6px;border-radius:3px;overflow-wrap:anywhere;white-space:pre-wrap"
 )
-CELL = "text-align:left"  # where no script runs; drawing/look.js has the rest
+PLAIN_CELL = "text-align:left"  # where no script runs; drawing/look.js has the rest
 
 
 def colour_of(category: str) -> str:

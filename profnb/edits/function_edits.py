@@ -7,23 +7,14 @@ reads is bound once, because what it read first stays in what is compiled.
 
 import re
 from collections.abc import Callable
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import libcst as cst
 from libcst.metadata.scope_provider import BuiltinAssignment
 
 from profnb.advice.proposals import Advice
-from profnb.edits.program_text import (
-    LOOPS,
-    ROUNDING,
-    Change,
-    ProgramText,
-    is_a,
-    is_keras,
-    is_module,
-    only,
-)
+from profnb.edits.program_text import LOOPS, ROUNDING, Change, ProgramText, is_a, is_keras, only
 from profnb.edits.source_text import (
     DoesNotFitError,
     Piece,
@@ -60,7 +51,7 @@ _PACKAGES_OF = {"tensorflow": ("tensorflow", "keras", "tf_keras"), "jax": ("jax"
 _TRANSFORMS = {"jax.grad", "jax.value_and_grad", "jax.vmap"}
 _NOT_COMPILED = {"py_function", "numpy_function", "py_func", "summary", "io", "data", "callbacks"}
 _CALLED_KINDS = ("Layer", "Loss", "Metric")
-_COMPILED = ("Function", "PolymorphicFunction", "PjitFunction")
+_COMPILED_KINDS = ("Function", "PolymorphicFunction", "PjitFunction")
 _NO_TENSORS = (list, dict, set, type)
 _MOST_TURNS = 32  # of a loop that is written out in the graph
 _FEW_ROWS = 256  # that one call predicts as one batch
@@ -135,7 +126,7 @@ def _is_op(program: ProgramText, text: SourceText, call: cst.Call, library: str)
         return not meaning and method_of(call) in _METHODS[library]
     # An argument is taken for what the cell has by that name.
     value = program.names.get(func.value)
-    is_callable = is_keras(value, *_CALLED_KINDS) or type(value).__name__ in _COMPILED
+    is_callable = is_keras(value, *_CALLED_KINDS) or type(value).__name__ in _COMPILED_KINDS
     is_function = type(program.value(text, func)) is FunctionType
     return is_callable or is_function or func.value in _BUILTINS
 
@@ -148,7 +139,7 @@ def _stays(
     if scope is None or not program.is_global(text, name):
         return True  # an attribute, a keyword, or the function's own
     value = program.value(text, name)
-    if is_module(value):
+    if issubclass(type(value), ModuleType):
         return True
     if name.value not in program.names:
         is_builtin = any(isinstance(one, BuiltinAssignment) for one in scope[name.value])

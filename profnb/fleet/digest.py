@@ -36,7 +36,7 @@ from profnb.steps.spine import Spine
 from profnb.steps.streams import (
     COLLECTIVE,
     DIRECTIONS,
-    directions_of_copies,
+    copy_directions,
     kinds_of_work,
     own_times,
     raw_device_lines,
@@ -230,7 +230,7 @@ def digest_devices(
         all_work, all_kinds = work_by_device[plane]
         is_of_steps = is_counted[all_work]
         work, kinds = all_work[is_of_steps], all_kinds[is_of_steps]
-        is_in = directions_of_copies(trace, work) == DIRECTIONS.index("host to device")
+        is_in = copy_directions(trace, work) == DIRECTIONS.index("host to device")
         digests.append(Digest(
             host=printable(_PREFIX.sub("", trace.planes[plane].name)),
             rank=-1,

@@ -17,7 +17,7 @@ from profnb.fleet.digest import OWN_CATEGORIES
 from profnb.fleet.merging import Merged
 from profnb.fleet.verdict import HostTimes, Verdict
 from profnb.report.report import Report
-from profnb.steps.breakdown import category_column
+from profnb.steps.breakdown import column_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class FleetSteps:
 def _step_rows(name: str) -> "Column[FleetSteps]":
     at = OWN_CATEGORIES.index(name)
     return Column(
-        category_column(name),
+        column_of(name),
         lambda f: f.merged.categories_ps[:, :, at].T.ravel(),
         f"{name} of the own work",
     )

@@ -27,14 +27,7 @@ from profnb.advice.proposals import Advice, Proposal, as_advice
 from profnb.causes.numbers import LEFT
 from profnb.core.columns import Floats, Int64s, sum_by
 from profnb.core.units import count_text, counted_text, duration_text, percent_text, range_text
-from profnb.fleet.digest import (
-    DEVICE_COMPUTE,
-    OWN_CATEGORIES,
-    Digest,
-    count_of,
-    digest_devices,
-    noun_of,
-)
+from profnb.fleet import digest
 from profnb.fleet.merging import Merged, find_meeting, merge
 from profnb.subjects.advising import Finding
 from profnb.trace.runs import CaptureTime
@@ -202,7 +195,7 @@ class Verdict:
         return [as_advice(one, self.step_ps) for one in self.findings]
 
 
-def time_hosts(digests: Sequence[Digest], merged: Merged) -> HostTimes:
+def time_hosts(digests: Sequence[digest.Digest], merged: Merged) -> HostTimes:
     """Time what each host did in a mean steady step, and what the others waited because of it."""
     steady = merged.steady
     late = excess(merged.own_ps[:, merged.telling])
@@ -212,7 +205,7 @@ def time_hosts(digests: Sequence[Digest], merged: Merged) -> HostTimes:
     clocks = merged.clocks
     return HostTimes(
         host=tuple(one.host for one in digests),
-        noun=noun_of(digests),
+        noun=digest.noun_of(digests),
         rank=np.array([one.rank for one in digests], np.int64),
         steps=np.full(len(digests), steady.size, np.int64),
         step_ps=_mean(merged.step_ps, steady),
@@ -233,12 +226,12 @@ def _mean(times: Int64s, steady: Int64s) -> Floats:
     return np.asarray(times[:, steady].mean(axis=1))
 
 
-def judge(digests: Sequence[Digest], merged: Merged, times: HostTimes) -> Verdict:
+def judge(digests: Sequence[digest.Digest], merged: Merged, times: HostTimes) -> Verdict:
     """Name who holds the others up."""
     telling, steady, noun = merged.telling, merged.steady, times.noun
     step_ps = float(times.step_ps.mean())
     common = counted_text(steady.size, "common step" if noun == "host" else "step")
-    head = f"{count_of(digests)}, {common} of {duration_text(step_ps)}"
+    head = f"{digest.count_of(digests)}, {common} of {duration_text(step_ps)}"
     if merged.stride > 1:
         head += f" (each spans {merged.stride} steps of the trace, from one exchange to the next)"
     if telling.size < FEWEST_STEPS:
@@ -315,7 +308,7 @@ def _remark(merged: Merged, times: HostTimes, step_ps: float) -> str:
 
     if least_busy := find_most(-(merged.own_ps + merged.beside_ps.sum(axis=2))):
         return f"{least_busy[0]} has {least_busy[1]} a step less work than any other."
-    computed = (merged.categories_ps + merged.beside_ps)[:, :, DEVICE_COMPUTE]
+    computed = (merged.categories_ps + merged.beside_ps)[:, :, digest.DEVICE_COMPUTE]
     if times.noun == "device" and (busiest := find_most(computed)):
         return (
             f"{busiest[0]} computes {busiest[1]} a step more than the rest. Any waiting for this work is "
@@ -337,7 +330,9 @@ def _slow_group(own_ps: Int64s, times: HostTimes, least_ps: float) -> list[int]:
     return []
 
 
-def _find_cause(digests: Sequence[Digest], merged: Merged, group: list[int]) -> tuple[str, str]:
+def _find_cause(
+    digests: Sequence[digest.Digest], merged: Merged, group: list[int]
+) -> tuple[str, str]:
     """Find what the group has more of than the median of the others, and what to look at."""
     rest = _rest_of(merged.own_ps, group)
 
@@ -346,8 +341,8 @@ def _find_cause(digests: Sequence[Digest], merged: Merged, group: list[int]) -> 
 
     more = above((merged.categories_ps + merged.beside_ps)[:, merged.steady].mean(axis=1))
     at = int(more.argmax())
-    category = OWN_CATEGORIES[at]
-    is_device = noun_of(digests) == "device"
+    category = digest.OWN_CATEGORIES[at]
+    is_device = digest.noun_of(digests) == "device"
     is_copying = is_device and category == "input"
     is_copying &= bool(above(np.array([one.copied_in_ps for one in digests])) >= more[at] / 2)
     word = "copying to the device" if is_copying else _WORDS.get(category, category)
@@ -373,7 +368,7 @@ def refine_with_devices(model: Model, proposals: list[Proposal]) -> list[Proposa
     """Proposals that know what the devices of a trace waited for one another."""
     if model.study is None:
         return proposals
-    digests = digest_devices(model.study, "", CaptureTime(), _MOST_COLLECTIVES)
+    digests = digest.digest_devices(model.study, "", CaptureTime(), _MOST_COLLECTIVES)
     meeting = find_meeting(digests).digests
     merged = merge(meeting)
     if len(meeting) < len(digests):  # what does something else is no replica

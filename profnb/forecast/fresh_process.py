@@ -17,9 +17,7 @@ from typing import Any
 import numpy as np
 
 from profnb.capture.machine.memory_limits import resident_bytes
-from profnb.forecast.meters import process_peak, set_peak_back
-
-_STEPS_RUN = 6  # after which a process of TensorFlow's grew no more
+from profnb.forecast.meters import RUNS, process_peak, set_peak_back
 
 
 def main() -> None:
@@ -37,7 +35,7 @@ def main() -> None:
         second = keras.callbacks.LambdaCallback(
             on_epoch_begin=lambda epoch, _: set_peak_back() if epoch == 1 else None
         )
-        fit = partial(model.fit, x, y, batch_size=batch, epochs=_STEPS_RUN, verbose=0)
+        fit = partial(model.fit, x, y, batch_size=batch, epochs=RUNS, verbose=0)
         peak = process_peak(partial(fit, callbacks=[second]))
         _answer({"before": loaded, "more": max(peak - with_examples, 0.0)})
     except Exception as error:  # noqa: BLE001 - whatever Keras says of a model or of a batch

@@ -26,7 +26,7 @@ _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 _PEAK = re.compile(rb"^VmHWM:\s+(\d+) kB", re.MULTILINE)
 _KB = 1024
 _UNKNOWN = "The peak of this process' memory is known on Linux only."
-_RUNS = 3
+RUNS = 6  # after which a process of TensorFlow's grew no more
 # glibc's options by number, and what it sets itself once a block of the largest size that it keeps was freed.
 _MAP_FROM, _TRIM_FROM = -3, -1
 _OWN_PAGES, _LARGEST_KEPT = 1 << 16, 1 << 25
@@ -34,6 +34,9 @@ _OWN_PAGES, _LARGEST_KEPT = 1 << 16, 1 << 25
 
 def resident_peak(run: Callable[[], object]) -> tuple[float, float]:
     """The memory of the process before something runs again, and the most that running takes on top.
+
+    Several runs count: what a program may do at once (two convolutions, each with scratch memory) overlaps in
+    some of them, in large batches in most.
 
     What the first run makes and keeps (graphs, the optimizer's state) is there before. Blocks of a small
     batch have pages of their own meanwhile, as a large one's have: freed, they leave no holes.
@@ -44,16 +47,15 @@ def resident_peak(run: Callable[[], object]) -> tuple[float, float]:
     before, peaks = [], []
     with _own_pages():
         run()
-        for _ in range(_RUNS):
+        for _ in range(RUNS):
             gc.collect()
             _map_blocks_from(_OWN_PAGES)  # and gives back what is free now
             before.append(float(resident_bytes() or 0))
             peaks.append(_peak_while(run))
-    there, sizes = min(before), sorted(filter(None, peaks))
-    if not there or not sizes:
+    there, most = min(before), max(peaks)  # what a thread gives back late is there before some
+    if not there or not most:
         raise CaptureError(_UNKNOWN)
-    # What a thread gives back late is there before one run, or at the peak of another.
-    return there, max(sizes[len(sizes) // 2] - there, 0.0)
+    return there, max(most - there, 0.0)
 
 
 def process_peak(run: Callable[[], object]) -> float:
@@ -132,7 +134,7 @@ def session_peak(run: Callable[[], object]) -> tuple[float, float]:
         return original(session, fetches, feed_dict, v1.RunOptions(trace_level=level), runs[-1])
 
     with replace_attribute(owner, "run", traced):
-        for _ in range(_RUNS):  # ops beside each other end in any order: the most counts
+        for _ in range(RUNS):  # ops beside each other end in any order: the most counts
             run()
     buffers = [np.frombuffer(one.SerializeToString(), np.uint8) for one in runs]
     peaks = tabulate_run_peaks(read_run_metadata(buffers, "the step"))

@@ -15,18 +15,9 @@ from markupsafe import Markup
 from profnb.compare.differences import number_of, shown_of
 from profnb.compare.section import titled_html
 from profnb.compare.tree_differences import PartDifference, compare_trees, difference_sentence
+from profnb.core import units
 from profnb.core.errors import ProfnbError
 from profnb.core.printable import for_terminal, printable
-from profnb.core.units import (
-    MISSING,
-    PS_PER_MS,
-    count_text,
-    counted_text,
-    duration_text,
-    examples_text,
-    percent_text,
-    range_text,
-)
 from profnb.drawing.figures import axis, figure_layout
 from profnb.drawing.markup import figure_text
 from profnb.drawing.section import Bar, Section, section_block, section_of, section_text
@@ -113,7 +104,7 @@ class History:
         if alarms:
             return alarms[-1]
         series = len({row.series for row in self.rows})
-        counts = f"{counted_text(len(self.rows), 'run')} in {count_text(series)} series"
+        counts = f"{units.counted_text(len(self.rows), 'run')} in {units.count_text(series)} series"
         return f"{counts}: no slow-down among the latest ten of each."
 
     def summary(self) -> str:
@@ -148,14 +139,16 @@ class History:
         order = range(len(rows) - 1, max(len(rows) - 1 - _SHOWN_RUNS, -1), -1)
         walls = [row.run.wall_ms if row.run.wall_ms > 0 else 0.0 for row in rows]
         more = len(rows) - len(order)
-        left_out = f" {count_text(more)} earlier ones are in `profnb.history()`." if more else ""
+        left_out = (
+            f" {units.count_text(more)} earlier ones are in `profnb.history()`." if more else ""
+        )
         return section_of(
             HISTORY,
             rows,
             (
                 shown_of(rows, "run", _when),
                 shown_of(rows, "code", name_of),
-                shown_of(rows, "commit", lambda row: _commit(row) or MISSING),
+                shown_of(rows, "commit", lambda row: _commit(row) or units.MISSING),
                 number_of(rows, "step", lambda row: _text(row.run.median_ms)),
                 number_of(
                     rows, "95 % interval", lambda row: _range(row.run.low_ms, row.run.high_ms)
@@ -179,7 +172,7 @@ class History:
             of = STEP if any(row.run.median_ms > 0 for row in rows) else CELL
             rows = [row for row in rows if _TIMES[of][1](row.run) > 0]
             if len(rows) > 1 and len(figures) < _SHOWN_SERIES:
-                title = f"{name_of(rows[0])}, {count_text(len(rows))} runs"
+                title = f"{name_of(rows[0])}, {units.count_text(len(rows))} runs"
                 title = f"{title} (series {series})" if title in figures else title
                 figures[title] = _figure(title, rows, of)
         return figures
@@ -217,15 +210,15 @@ def open_history(
 
 
 def _text(ms: float) -> str:
-    return duration_text(ms * PS_PER_MS)
+    return units.duration_text(ms * units.PS_PER_MS)
 
 
 def _range(low_ms: float, high_ms: float) -> str:
-    return range_text(_text(low_ms), _text(high_ms))
+    return units.range_text(_text(low_ms), _text(high_ms))
 
 
 def _rate(per_second: float) -> str:
-    return MISSING if isnan(per_second) else examples_text(per_second)
+    return units.MISSING if isnan(per_second) else units.examples_text(per_second)
 
 
 def name_of(row: ListedRun) -> str:
@@ -235,7 +228,7 @@ def name_of(row: ListedRun) -> str:
 
 def _when(row: ListedRun) -> str:
     if isnan(row.run.when):
-        return MISSING
+        return units.MISSING
     return f"{datetime.fromtimestamp(row.run.when, timezone.utc):%Y-%m-%d %H:%M} UTC"
 
 
@@ -246,7 +239,7 @@ def _commit(row: ListedRun) -> str:
 
 def _remark(row: ListedRun) -> str:
     if row.is_aside:
-        return f"left aside: other programs took {percent_text(row.run.others)} of the cores"
+        return f"left aside: other programs took {units.percent_text(row.run.others)} of the cores"
     if not row.is_change:
         return ""
     whole = "the whole cell " if row.of == CELL else ""

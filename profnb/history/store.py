@@ -29,7 +29,7 @@ from profnb.core.safe_files import check_regular
 
 _OURS, _SCHEMA = 0x70726E62, 3  # "prnb"; 2 has where a trace was kept, 3 trials and headlines
 _PATIENCE_S = 5.0
-MOST_RUNS, MOST_BYTES = 20_000, 64_000_000
+MOST_RUNS, _LARGEST_HISTORY = 20_000, 64_000_000
 _CHECKED_EACH = 64  # runs
 _MOST_TREE = 1_000_000  # bytes of a tree, unpacked
 Tree = Sequence[Sequence[Any]]
@@ -290,9 +290,8 @@ def _insert(database: sqlite3.Connection, run: Run, most_runs: int) -> None:
     values |= {name: _as_json(values[name]) if values[name] else None for name in _LISTS}
     values["tree"] = zlib.compress(_as_json(run.tree).encode()) if run.tree else None
     names, marks = ", ".join(f'"{name}"' for name in values), ", ".join("?" * len(values))
-    renewed = ", ".join(
-        f'"{name}" = coalesce(excluded."{name}", "{name}")' for name in values
-    )  # what comes later is added
+    # What comes later is added.
+    renewed = ", ".join(f'"{name}" = coalesce(excluded."{name}", "{name}")' for name in values)
     database.execute("BEGIN IMMEDIATE")
     cursor = database.execute(
         f"INSERT INTO runs ({names}) VALUES ({marks}) ON CONFLICT (key) DO UPDATE SET {renewed}",  # noqa: S608 - names of columns
@@ -320,7 +319,7 @@ def _thin(database: sqlite3.Connection, most_runs: int) -> None:
         database.execute(f"PRAGMA {name}").fetchone()[0]
         for name in ("page_count", "freelist_count", "page_size")
     )
-    if (pages - free) * size > MOST_BYTES:
+    if (pages - free) * size > _LARGEST_HISTORY:
         database.execute(
             "UPDATE runs SET tree = NULL WHERE id IN (SELECT id FROM runs WHERE tree IS NOT NULL "
             "ORDER BY id LIMIT (SELECT count(*) / 2 FROM runs WHERE tree IS NOT NULL))"

@@ -408,7 +408,6 @@ class KerasSide:
 
 
 def _cast(array: Any, dtype: str, name: str) -> Any:
-    """An array in the type of an input."""
     if "int" in dtype and array.dtype.kind == "f" and not np.all(array == np.round(array)):
         raise ValueError(
             f"The model's input {name} takes {dtype}, but the data is {array.dtype} with fractions."

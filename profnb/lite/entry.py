@@ -17,9 +17,8 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from profnb.core.arguments import count, counts, listed
+from profnb.core.arguments import count, counts, listed, unquoted
 from profnb.core.errors import TraceFormatError
-from profnb.core.options import unquoted
 from profnb.core.printable import printable
 from profnb.core.safe_files import open_regular, ours_alone, whole_file
 from profnb.core.sharing import Sharing

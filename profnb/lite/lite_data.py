@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ class LiteData:
     def head(self, count: int) -> "LiteData":
         """Take the first of them."""
         labels = None if self.labels is None else self.labels[:count]
-        return LiteData(tuple(one[:count] for one in self.inputs), self.names, labels, self.note)
+        return replace(self, inputs=tuple(one[:count] for one in self.inputs), labels=labels)
 
     @property
     def digest(self) -> str:
@@ -66,9 +66,8 @@ class LiteData:
             raise ValueError(f"The data has arrays of {' and '.join(map(str, counts))} examples.")
         if counts[0] <= _MOST_EXAMPLES:
             return self
-        head = self.head(_MOST_EXAMPLES)
         note = f"The first {_MOST_EXAMPLES:,} of {counts[0]:,} examples are judged."
-        return LiteData(head.inputs, self.names, head.labels, note)
+        return replace(self.head(_MOST_EXAMPLES), note=note)
 
 
 def read_data(data: Any) -> LiteData:

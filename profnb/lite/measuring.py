@@ -23,12 +23,7 @@ from profnb.lite import conversion, lite_data
 from profnb.lite.advice import advise_lite
 from profnb.lite.findings import KERAS, LiteFindings, LiteModel, judge_outputs
 from profnb.lite.op_study import OpStudy
-from profnb.lite.process.interpreters import (
-    Bench,
-    InterpreterProcess,
-    InterpreterRefusalError,
-    pick_engine,
-)
+from profnb.lite.process import interpreters
 
 _MOST_CALIBRATED = 100
 _BURST, _SLOW_BURST, _SLOW_SECONDS = 5, 2, 0.05
@@ -85,7 +80,7 @@ def measure_models(
         if len(kerases) > 1:
             notes.append(f"All models are compared with the Keras model {kerases[0][0]}.")
         paths = {one.name: one.path for one in converted if one.path is not None}
-        bench = Bench(paths, batch_size, Path(name), pick_engine())
+        bench = interpreters.Bench(paths, batch_size, Path(name), interpreters.pick_engine())
         calibrated = (len(examples[0]) if examples else 0, source)
         measuring = _Measuring(bench, converted, given, calibrated, threads, seconds)
         title = label or ", ".join(called for called, _ in sources)
@@ -142,7 +137,7 @@ class _Measuring:
     ``calibrated`` tells how many examples int8 was calibrated with, and where they are from.
     """
 
-    bench: Bench
+    bench: interpreters.Bench
     converted: Sequence[conversion.Converted]
     given: lite_data.LiteData
     calibrated: tuple[int, str]
@@ -177,7 +172,7 @@ class _Measuring:
                 study.look_into(process, first, layers)
                 if len(self.given):
                     study.compare_layers(process, data)
-        except InterpreterRefusalError as error:
+        except interpreters.InterpreterRefusalError as error:
             raise CaptureError(f"The interpreter failed: {error}.") from None
         study.profile(data)
         failed = [one for one in models if one.error]
@@ -205,7 +200,7 @@ class _Measuring:
                     inputs[one.name], bench.version = answer["inputs"], answer["version"]
                     if answer["memory"]:
                         model = replace(model, memory_bytes=float(answer["memory"]))
-            except InterpreterRefusalError as error:
+            except interpreters.InterpreterRefusalError as error:
                 needs_flex = _FLEX in str(error)
                 again = again or (needs_flex and bench.engine == "litert")
                 why = _NO_FLEX if needs_flex else f"The interpreter cannot run the model: {error}."
@@ -235,7 +230,7 @@ class _Measuring:
 
     def _time(
         self,
-        process: InterpreterProcess,
+        process: interpreters.InterpreterProcess,
         usable: Sequence[LiteModel],
         data: lite_data.LiteData,
         side: conversion.KerasSide | None,
@@ -278,7 +273,7 @@ class _Measuring:
 
     def _judge(
         self,
-        process: InterpreterProcess,
+        process: interpreters.InterpreterProcess,
         rows: Sequence[LiteModel],
         data: lite_data.LiteData,
         side: conversion.KerasSide | None,

@@ -7,15 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from profnb.core.units import (
-    MISSING,
-    bytes_text,
-    count_text,
-    duration_text,
-    metric_text,
-    percent_text,
-    range_text,
-)
+from profnb.core import units
 from profnb.drawing.figures import axis, chart, label_axis
 from profnb.drawing.markup import Cell, figure_text
 from profnb.drawing.section import Bar, Section, Shown, section_of
@@ -47,7 +39,7 @@ def _ranged(
     value: float, low: float, high: float, text: Callable[[float], str]
 ) -> tuple[str, str, str]:
     """Write a value, and its 95 % interval where it has one that is not all the same in writing."""
-    interval = range_text(text(low), text(high)) if math.isfinite(low) else ""
+    interval = units.range_text(text(low), text(high)) if math.isfinite(low) else ""
     return text(value), "", interval if interval != text(value) else ""
 
 
@@ -75,23 +67,23 @@ def _time_section(findings: LiteFindings) -> Section:
     models, colour = findings.models, _colours_of(findings)
 
     def latency(row: int) -> Cell:
-        return _ranged(*models[row].latency, duration_text)
+        return _ranged(*models[row].latency, units.duration_text)
 
     def speedup(row: int) -> Cell:
         ratio, low, high = findings.speedup(models[row])
         is_base = models[row] is findings.base
         interval = "" if is_base else _ranged(ratio, low, high, _ratio_text)[2]
-        return f"{ratio:.2f}x" if math.isfinite(ratio) else MISSING, "", interval
+        return f"{ratio:.2f}x" if math.isfinite(ratio) else units.MISSING, "", interval
 
     def size(row: int) -> Cell:
         compressed = models[row].compressed_bytes
-        packed = "" if math.isnan(compressed) else f"{bytes_text(compressed)} gzip"
-        return bytes_text(models[row].bytes), "", packed
+        packed = "" if math.isnan(compressed) else f"{units.bytes_text(compressed)} gzip"
+        return units.bytes_text(models[row].bytes), "", packed
 
     def delegated(row: int) -> Cell:
         one = models[row]
         count = f"{one.delegated_ops} of {one.ops} ops" if one.ops else ""
-        return percent_text(one.delegated_fraction), "", count
+        return units.percent_text(one.delegated_fraction), "", count
 
     sentence = "Times are of this machine; only a phone shows a phone's speed."
     if models and models[0].kind == KERAS:
@@ -124,7 +116,7 @@ def _quality_section(findings: LiteFindings) -> Section:
     base = "" if findings.base is None else findings.base.name
 
     def metric(value: float) -> str:
-        return metric_text(value, is_score=findings.is_score)
+        return units.metric_text(value, is_score=findings.is_score)
 
     def points(value: float) -> str:
         return f"{100 * value:+.1f}" if findings.is_score else _signed_text(value)
@@ -135,7 +127,7 @@ def _quality_section(findings: LiteFindings) -> Section:
     def price(row: int) -> Cell:
         one = findings.price(models[row])
         if not one.is_known or models[row] is findings.base:
-            return MISSING
+            return units.MISSING
         return _ranged(*one, points)
 
     judged = [
@@ -155,7 +147,7 @@ def _quality_section(findings: LiteFindings) -> Section:
         ("model", *(judged if findings.metric else []), *against),
         title="What comes out",
         tab="Models",
-        sentence=f"For {count_text(findings.examples)} examples. Differences are of pairs, example by "
+        sentence=f"For {units.count_text(findings.examples)} examples. Differences are of pairs, example by "
         "example.",
         bar=Bar(
             lambda row: 0.0 if math.isnan(bars[row]) else bars[row] / most,
@@ -171,7 +163,7 @@ def difference_section(rows: Sequence[Any], labels: tuple[str, str]) -> Section:
     def side(which: str, label: str) -> Shown:
         def cell(row: int) -> Cell:
             one = getattr(rows[row], which)
-            return duration_text(one.latency_ps), "", bytes_text(one.bytes)
+            return units.duration_text(one.latency_ps), "", units.bytes_text(one.bytes)
 
         return _number(label, cell, "median time of a run, and size of the file")
 
@@ -181,7 +173,7 @@ def difference_section(rows: Sequence[Any], labels: tuple[str, str]) -> Section:
 
     def price(row: int) -> Cell:
         one: Interval = rows[row].price
-        return _ranged(*one, _signed_text) if one.is_known else MISSING
+        return _ranged(*one, _signed_text) if one.is_known else units.MISSING
 
     difference = LITE_DIFFERENCES["metric_difference"].meaning
     return section_of(
@@ -212,7 +204,7 @@ def _layer_section(findings: LiteFindings) -> Section:
     def time_of(model: str) -> Shown:
         def cell(row: int) -> Cell:
             time_ps = times.get((layers[row].layer, model))
-            return MISSING if time_ps is None else clock_text(time_ps)
+            return units.MISSING if time_ps is None else clock_text(time_ps)
 
         return _number(model, cell, f"{LITE_LAYERS['self_us'].meaning}, {model}")
 
@@ -220,10 +212,10 @@ def _layer_section(findings: LiteFindings) -> Section:
         def cell(row: int) -> Cell:
             one = cells.get((layers[row].layer, model))
             if one is None:
-                return MISSING
+                return units.MISSING
             clipped = one.clipped_fraction
-            cut = f"{percent_text(clipped)} clipped" if clipped > 0 else ""
-            return percent_text(one.error_fraction), "", cut
+            cut = f"{units.percent_text(clipped)} clipped" if clipped > 0 else ""
+            return units.percent_text(one.error_fraction), "", cut
 
         return _number(f"{model} error", cell, LITE_LAYERS["error_fraction"].meaning)
 
@@ -272,7 +264,7 @@ def _layer_figure(
             "marker": {"color": colour(model), "line": {"width": 0}},
             "hovertemplate": [
                 f"{figure_text(name)}, {figure_text(model)}: "
-                f"{duration_text(times.get((name, model)))}<extra></extra>"
+                f"{units.duration_text(times.get((name, model)))}<extra></extra>"
                 for name in shown
             ],
         }
@@ -294,7 +286,7 @@ def _op_section(findings: LiteFindings) -> Section:
     times = [_spent(op.self_ps) for op in ops]
     sentence = "In a run under the profiler, apart from the timed runs."
     if folded := len(ops) - len(shown):
-        sentence += f" {count_text(folded)} ops for unpacking weights (once) are left out."
+        sentence += f" {units.count_text(folded)} ops for unpacking weights (once) are left out."
 
     return section_of(
         LITE_OPS,
@@ -330,7 +322,7 @@ def verdict_text(findings: LiteFindings) -> str:
         return "No model could be run."
     others = [one for one in findings.measured if one is not base]
     if not others:
-        return f"{base.name}: {duration_text(base.latency_ps)} a run, {bytes_text(base.bytes)}."
+        return f"{base.name}: {units.duration_text(base.latency_ps)} a run, {units.bytes_text(base.bytes)}."
     best = max(others, key=lambda one: findings.speedup(one).value)
     smaller = "no smaller"
     if best.bytes < base.bytes * 0.95:
@@ -342,13 +334,13 @@ def verdict_text(findings: LiteFindings) -> str:
 def _speedup_text(ratio: float, low: float, high: float, other: str) -> str:
     """Say how much faster something is, with its interval: "4.1x faster than float32 (3.9 to 4.3)"."""
     if low <= 1 <= high:
-        interval = range_text(f"{low:.2f}", f"{high:.2f}")
+        interval = units.range_text(f"{low:.2f}", f"{high:.2f}")
         return f"as fast as {other}, within the interval of these runs ({interval} of the speed)"
     factors, word = (ratio, low, high), "faster"
     if high < 1:
         factors, word = (1 / ratio, 1 / high, 1 / low), "slower"
     times, first, last = (f"{one:.1f}" if one >= 1.95 else f"{one:.2f}" for one in factors)
-    interval = range_text(first, last)
+    interval = units.range_text(first, last)
     return f"{times}x {word} than {other}" + (f" ({interval})" if interval != times else "")
 
 
@@ -375,7 +367,7 @@ def _price_text(price: Interval, findings: LiteFindings) -> str:
         return f"{value * scale:.1f}" if findings.is_score else f"{value:.3g}"
 
     value, low, high = price
-    interval = range_text(text(low), text(high))
+    interval = units.range_text(text(low), text(high))
     if not value:
         said = f"the same ({interval}{unit})"
     elif not price.is_sure:
@@ -383,5 +375,5 @@ def _price_text(price: Interval, findings: LiteFindings) -> str:
     else:
         low, high = (low, high) if value > 0 else (-high, -low)
         word = "higher" if value > 0 else "lower"
-        said = f"{text(abs(value))}{unit} {word} ({range_text(text(low), text(high))})"
+        said = f"{text(abs(value))}{unit} {word} ({units.range_text(text(low), text(high))})"
     return f"; {findings.metric} {said}"

@@ -20,7 +20,7 @@ from profnb.core.errors import ProfnbError
 from profnb.core.options import CaptureOptions, options_of
 from profnb.core.printable import open_output
 from profnb.history.door import keep
-from profnb.magic.known_results import KnownResults, check_name, labels_of, say, write_json
+from profnb.magic.known_results import KnownResults, labels_of, say, write_json
 from profnb.magic.magic_options import as_usage_error
 from profnb.profile import Profile
 from profnb.report.progress import LiveLine, LiveText, Progress, run_words
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from profnb.edits.editing import Edit
     from profnb.trials.cell_runs_again import CellAgain, CellCode
 
-_NAMELESS = "<ipython-input-cell>"
+_FILE_OF_CELL = "<ipython-input-cell>"
 _FAILED = "The cell failed, so no edit was tried."
 _AWAITS = "A cell with `await` cannot run a second time inside of a cell."
 
@@ -53,7 +53,7 @@ def cell_code(shell: Any, file: str, text: str) -> "CellCode":
     python = text if file else transform(body_of(f"%%magic\n{text}"))
     python = _below_time(python, transform)
     return CellCode(
-        file or _NAMELESS,
+        file or _FILE_OF_CELL,
         python,
         shell.user_ns,
         partial(run_quietly, shell, shows_errors=False),
@@ -145,8 +145,7 @@ class TriedCell:
         tried = [edit for edit, reason in zip(chosen, reasons, strict=True) if not reason]
         now = ["trying"]
         with ExitStack() as stack:
-            stack.callback(self._warming.go_on)
-            self._warming.pause()
+            stack.enter_context(self._warming.paused())
             line = stack.enter_context(closing(LiveLine(lambda: now[0])))
             stack.enter_context(again.left_as_it_was())
             line.start()
@@ -186,7 +185,7 @@ class CellRuns:
         """No cell runs yet."""
         self.shell, self._results = shell, results
         self._warming, self._is_live = warming, is_live
-        # What showing the last one took: the next one's page cannot tell its own.
+        # What showing the last one and keeping it took: the next one's page cannot tell its own.
         self._shown_ns = 0
 
     def run(self, arguments: Namespace, cell: str, show: Show) -> None:
@@ -225,7 +224,6 @@ class CellRuns:
         entered_ns = time.perf_counter_ns()
         with as_usage_error():
             options = options_of(arguments)
-        check_name(arguments.out)
         if arguments.vs is not None:
             arguments.vs = self._results.source(arguments.vs), arguments.vs
         captured = CapturedProfile(options)
@@ -237,8 +235,8 @@ class CellRuns:
         text, is_wanted = LiveText(), not arguments.is_silent
         arguments.line = LiveLine(lambda: text(captured.standing()), is_wanted=is_wanted)
         with ExitStack() as stack:
-            stack.callback(self._warming().go_on)
-            self._warming().pause()  # what compiled now would count as the cell's own time
+            # What compiled now would count as the cell's own time.
+            stack.enter_context(self._warming().paused())
             stack.callback(arguments.line.close)
             arguments.around_ns = time.perf_counter_ns() - entered_ns
             captured.start()
@@ -277,18 +275,17 @@ class CellRuns:
                 self._results.by_label[arguments.label] = profile
             if arguments.vs is not None and profile.has_trace:
                 self._show_against(profile, arguments)
+            shows_page = show is Profile.report and not arguments.quiet
             if not arguments.quiet:
-                if show is Profile.report:
+                if shows_page:
                     as_html = KERNEL.of(self.shell) is not None
                     profile.count_page(
                         as_html=as_html,
                         shown_ns=self._shown_ns,
                         around_ns=arguments.around_ns,
                     )
-                begin_ns = time.perf_counter_ns()
+                shown_ns = -time.perf_counter_ns()
                 show(profile, arguments.live)
-                if show is Profile.report:
-                    self._shown_ns = time.perf_counter_ns() - begin_ns
             if sentence:
                 say(sentence)
             write_json(profile, arguments)
@@ -297,6 +294,8 @@ class CellRuns:
                 remark = keep(profile, code=transform(body_of(cell)))
                 if remark and not arguments.quiet:
                     say(remark)
+            if shows_page:
+                self._shown_ns = shown_ns + time.perf_counter_ns()
 
     def _repeat(self, captured: CapturedProfile, arguments: Namespace, cell: str) -> str:
         """Run the cell again as often as asked; say why it was less often, or ""."""

@@ -1,6 +1,5 @@
 """Results by what a magic's line names: a variable, a label, a path; ``%tflite`` and ``%tfmemory``."""
 
-import keyword
 import os
 from argparse import Namespace
 from collections.abc import Sequence
@@ -98,12 +97,6 @@ def _load(arguments: Namespace, *, is_fleet: bool) -> Profile | Fleet:
     return load(arguments.what, run=arguments.run, host=arguments.host, steps=arguments.steps)
 
 
-def check_name(name: str | None) -> None:
-    """Refuse a name for ``-o`` that no variable can have."""
-    if name is not None and (not name.isidentifier() or keyword.iskeyword(name)):
-        raise UsageError(f"-o takes a variable name, got {name!r}.")
-
-
 def labels_of(names: list[str], sources: list[Any]) -> tuple[str | None, str | None]:
     """Name two results: labels where they have different ones, else names; None for saved traces."""
     labels = [getattr(getattr(source, "options", None), "label", None) for source in sources]
@@ -131,7 +124,7 @@ def lite_line(shell: Any, arguments: Namespace) -> LiteResult:
 
     Args:
         shell: The IPython shell.
-        arguments: See ``magic_options.LITE_ARGUMENTS``.
+        arguments: See ``magic_options.lite_arguments``.
 
     Raises:
         UsageError: A name is not there, or the model cannot be converted or run.
@@ -171,7 +164,7 @@ def memory_line(shell: Any, arguments: Namespace) -> Any:
 
     Args:
         shell: The IPython shell.
-        arguments: See ``magic_options.MEMORY_ARGUMENTS``.
+        arguments: See ``magic_options.memory_arguments``.
 
     Raises:
         UsageError: A name is not there, or the step cannot run.

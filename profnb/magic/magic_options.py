@@ -1,7 +1,6 @@
 """The options of the magics: each documented once, for ``%magic?`` and for parsing."""
 
 import ast
-from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -10,31 +9,39 @@ from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument, magic_arguments
 
 from profnb.capture.switches import SWITCHES
-from profnb.core.arguments import counts
+from profnb.core.arguments import count, counts, number, unquoted, variable, whole
 from profnb.core.errors import ProfnbError
-from profnb.core.options import CAPTURE_ARGUMENTS, TRY_ARGUMENTS, unquoted
+from profnb.core.options import CAPTURE_ARGUMENTS, TRY_ARGUMENTS
 from profnb.core.printable import printable
 from profnb.lite.entry import CONVERSION_ARGUMENTS
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def _count(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= _MOST_ROUNDS:
-        raise ArgumentTypeError(f"expected a number from 1 to {_MOST_ROUNDS}, got {text!r}")
-    return int(text)
+def _with_arguments(*arguments: Decorator) -> Decorator:
+    """Give a magic these options, so that ``%magic?`` documents them."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        for argument_of in reversed(arguments):
+            function = argument_of(function)
+        documented: Callable[..., Any] = magic_arguments()(function)
+        return documented
+
+    return decorate
 
 
-_MOST_ROUNDS = 1000
+_rounds = whole(1, 1000)
 _QUIET = argument("-q", "--quiet", action="store_true", help="show nothing")
 
 
 def _out(what: str) -> Decorator:
-    named: Decorator = argument("-o", "--out", metavar="NAME", help=f"bind the {what} to this name")
+    named: Decorator = argument(
+        "-o", "--out", metavar="NAME", type=variable, help=f"bind the {what} to this name"
+    )
     return named
 
 
-SHOW_ARGUMENTS = (
+_SHOW = (
     argument(
         "--json", metavar="FILE", type=unquoted,
         help="also write a Chrome trace (timeline.json) for chrome://tracing and Perfetto",
@@ -45,7 +52,7 @@ SHOW_ARGUMENTS = (
         help="leave live controls out, and what is shown while the cell runs",
     ),
 )  # fmt: skip
-CELL_ARGUMENTS = (
+cell_arguments = _with_arguments(
     _out("profile"),
     _QUIET,
     *(argument(*flags, **settings) for flags, settings in CAPTURE_ARGUMENTS),
@@ -54,19 +61,19 @@ CELL_ARGUMENTS = (
         help="compare with an earlier result: its label, the name it is bound to, or a path",
     ),
     argument(
-        "--repeat", type=_count, default=1, metavar="N",
+        "--repeat", type=_rounds, default=1, metavar="N",
         help="run the cell N times: the first under trace, the others only timed; a repetition that fails "
         "ends the series, not the cell",
     ),
     argument(
-        "--try", type=_count, nargs="?", const=3, dest="tries", metavar="N",
+        "--try", type=_rounds, nargs="?", const=3, dest="tries", metavar="N",
         help="try the N largest savings (3) that are a safe edit: run the cell as it is and as edited by "
         "turns, and put everything back",
     ),
     *(argument(*flags, **settings) for flags, settings in TRY_ARGUMENTS),
-    *SHOW_ARGUMENTS,
+    *_SHOW,
 )  # fmt: skip
-OPEN_ARGUMENTS = (
+open_arguments = _with_arguments(
     argument(
         "what", metavar="PATH", type=unquoted, nargs="?",
         help="a trace file, a logdir, a URL, the name of a result, or running processes that profnb.serve: "
@@ -76,7 +83,7 @@ OPEN_ARGUMENTS = (
         "--last", action="store_true", help="what was kept of the last cell whose process died"
     ),
     argument(
-        "-t", "--seconds", type=float, default=2.0,
+        "-t", "--seconds", type=number, default=2.0,
         help="how long to trace running processes (default %(default)s)",
     ),
     argument("--run", help="which run of the logdir (default: the newest)"),
@@ -85,9 +92,9 @@ OPEN_ARGUMENTS = (
     ),
     argument("--steps", metavar="RANGE", type=unquoted, help="the range that is a step, by its name"),
     _out("profile"),
-    *SHOW_ARGUMENTS,
+    *_SHOW,
 )  # fmt: skip
-COMPARE_ARGUMENTS = (
+compare_arguments = _with_arguments(
     argument(
         "what", nargs="*", metavar="RESULT", type=unquoted,
         help="results to compare, the first with each of the others: labels, names of results or of lists "
@@ -96,7 +103,7 @@ COMPARE_ARGUMENTS = (
     _out("comparison (or list of them)"),
     _QUIET,
 )  # fmt: skip
-HISTORY_ARGUMENTS = (
+history_arguments = _with_arguments(
     argument(
         "label", nargs="?", type=unquoted, help="only runs of this label, or of code whose hash begins so"
     ),
@@ -104,17 +111,17 @@ HISTORY_ARGUMENTS = (
     _out("DataFrame"),
     _QUIET,
 )  # fmt: skip
-SWEEP_ARGUMENTS = (
+sweep_arguments = _with_arguments(
     argument(
         "settings", nargs="+", metavar="NAME=VALUE,VALUE", type=unquoted,
         help="names that the cell reads, bound to each combination of values; or switches applied around it: "
         f"{', '.join(SWITCHES)}",
     ),
     argument(
-        "--repeat", type=_count, default=1, metavar="N", help="run each combination N times (default 1)"
+        "--repeat", type=_rounds, default=1, metavar="N", help="run each combination N times (default 1)"
     ),
     argument(
-        "-n", "--steps", type=int, default=20,
+        "-n", "--steps", type=count, default=20,
         help="trace this many steps of a combination's first run (default %(default)s); others are timed",
     ),
     argument("--metric", type=unquoted, help="the metric of Keras' History to weigh throughput against"),
@@ -125,7 +132,7 @@ SWEEP_ARGUMENTS = (
     _out("table (a DataFrame)"),
     _QUIET,
 )  # fmt: skip
-MEMORY_ARGUMENTS = (
+memory_arguments = _with_arguments(
     argument("model", type=unquoted, help="a compiled Keras model, or a function of a step, by its name"),
     argument("x", type=unquoted, help="examples, or the batch that the step takes"),
     argument("y", type=unquoted, nargs="?", help="the examples' targets"),
@@ -133,11 +140,11 @@ MEMORY_ARGUMENTS = (
         "--batch-sizes", metavar="N,N,N", type=counts,
         help="the batch sizes to run (default: 8, 16, 32 ...)",
     ),
-    argument("--limit-gb", type=float, metavar="GB", help="the most memory there may be"),
+    argument("--limit-gb", type=number, metavar="GB", help="the most memory there may be"),
     _out("forecast"),
     _QUIET,
 )  # fmt: skip
-LITE_ARGUMENTS = (
+lite_arguments = _with_arguments(
     argument(
         "model", type=unquoted,
         help="a Keras model by its name, or the path of a SavedModel, .keras or .tflite file, or of what "
@@ -179,18 +186,6 @@ def _values(text: str) -> list[object]:
     except (ValueError, SyntaxError):
         parts = [part.strip() for part in text.split(",")]
         return [value for part in parts for value in _values(part)] if parts[1:] else [*parts]
-
-
-def with_arguments(*arguments: Decorator) -> Decorator:
-    """Give a magic these options, so that ``%magic?`` documents them."""
-
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        for argument_of in reversed(arguments):
-            function = argument_of(function)
-        documented: Callable[..., Any] = magic_arguments()(function)
-        return documented
-
-    return decorate
 
 
 @contextmanager

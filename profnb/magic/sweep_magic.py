@@ -10,14 +10,7 @@ from uuid import uuid4
 from IPython.core.error import UsageError
 
 from profnb.capture.cell import awaits, body_of, names_of, run_quietly
-from profnb.capture.switches import (
-    BACKEND,
-    FRESH,
-    SWITCHES,
-    apply_switches,
-    missing_backend,
-    switches_of,
-)
+from profnb.capture.switches import BACKEND, FRESH, SWITCHES, missing_backend, switched, switches_of
 from profnb.compare.sweeps import setting_text
 from profnb.core.options import CaptureOptions
 from profnb.magic.magic_options import parse_settings
@@ -35,7 +28,7 @@ def sweep_cell(shell: Any, arguments: Namespace, cell: str) -> Sweep:
 
     Args:
         shell: The IPython shell.
-        arguments: See ``magic_options.SWEEP_ARGUMENTS``.
+        arguments: See ``magic_options.sweep_arguments``.
         cell: The body.
 
     Raises:
@@ -100,7 +93,7 @@ def _run(shell: Any, sweep: Sweep, arguments: Namespace, body: str, read: frozen
                     sweep.run_in_fresh_process(row, options, body)
                     continue
                 switches = switches_of(setting, read)
-                with _bound(shell.user_ns, setting), apply_switches(switches) as applied:
+                with _bound(shell.user_ns, setting), switched(switches) as applied:
                     sweep.run_here(row, options, lambda: run_quietly(shell, body), shell.user_ns)
                 sweep.without_effect |= switches.keys() - applied
             except KeyboardInterrupt:

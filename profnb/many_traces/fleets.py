@@ -49,6 +49,7 @@ class Fleet(SharedResult):
 
     Attributes:
         label: What it is called.
+        first_notes: What is to be said of how it was opened.
         folder: What keeps copies of its traces while it lives; None where they are no copies.
     """
 
@@ -73,12 +74,8 @@ class Fleet(SharedResult):
         """
         self.label, self._opened = label, opened
         self._digests = sorted(digests, key=_order_of)
-        self._first_notes = list(notes)
+        self.first_notes = list(notes)
         self.folder: object = None
-
-    def add_note(self, note: str) -> None:
-        """Say one thing more of how it was opened."""
-        self._first_notes.append(note)
 
     @cached_property
     def _meeting(self) -> "Meeting":
@@ -150,7 +147,7 @@ class Fleet(SharedResult):
     @property
     def notes(self) -> list[str]:
         """Sentences that say what is missing, and why."""
-        return [*self._first_notes, *self._meeting.notes]
+        return [*self.first_notes, *self._meeting.notes]
 
     @property
     def step_ps(self) -> "Any":
@@ -386,11 +383,7 @@ def read_digest(task: tuple[str, str]) -> "Digest | str":
     from profnb.many_traces.summaries import read_and_free
 
     path, host = task
-
-    def read(profile: Profile) -> "Digest":
-        return digest_study(profile.study.recorded, host, path, profile.capture_time)
-
-    return read_and_free(path, read)
+    return read_and_free(path, lambda p: digest_study(p.study.recorded, host, path, p.capture_time))
 
 
 def _pick_files(
@@ -450,6 +443,6 @@ def trace_remotely(url: str, seconds: float = 2.0) -> Profile | Fleet:
         return profile
     fleet = load_fleet([str(file) for file in trace_files])
     if missing > 0:
-        fleet.add_note(silent)
+        fleet.first_notes.append(silent)
     fleet.folder = folder
     return fleet

@@ -25,7 +25,7 @@ from profnb.core.table import Column, Table, columns_in
 from profnb.loading import load
 from profnb.profile import Profile
 from profnb.steps.activities import CATEGORIES
-from profnb.steps.breakdown import category_column
+from profnb.steps.breakdown import column_of
 from profnb.steps.summary import GAP, GAP_WORK
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ SUMMARIES = Table[Sequence[TraceSummary]](
             examples_per_second: examples over that time
             """),
         *(
-            Column(category_column(name), _part(at), f"{name}, of that mean; they add up to it")
+            Column(column_of(name), _part(at), f"{name}, of that mean; they add up to it")
             for at, name in enumerate(_STEP_PARTS)
         ),
         *columns_in("""

@@ -35,6 +35,7 @@ from profnb.report.text import (
 from profnb.steps.step_times import StepTimes
 from profnb.steps.streams import working_devices
 from profnb.steps.summary import GAP
+from profnb.subjects import unseen
 from profnb.subjects.bounds.section import bounds_sections
 from profnb.subjects.core_contention import is_crowded
 from profnb.subjects.device.section import device_sections
@@ -49,13 +50,6 @@ from profnb.subjects.python.python_time import PythonTime
 from profnb.subjects.python.section import python_sections
 from profnb.subjects.source.section import source_sections
 from profnb.subjects.study import Study
-from profnb.subjects.unseen import (
-    has_thread,
-    headline_of_memory,
-    headline_without_work,
-    is_of_memory,
-    nothing_ran,
-)
 from profnb.subjects.xla.section import xla_sections
 
 
@@ -102,14 +96,14 @@ def build_report(
         return replace(report, alarm=ended, advice=advice or None, sections=sections)
     steps, summary = study.steps, study.summary
     headline = headline_text(study)
-    explanation, has_host = _explain_largest(study), has_thread(study)
+    explanation, has_host = _explain_largest(study), unseen.has_thread(study)
     place, several = study.program.device, len(working_devices(study.trace)) > 1
     device = study.trace.planes[place].name if several and place is not None else ""
     answer = answer_text(summary, device, has_host=has_host, explanation=explanation)
-    if nothing_ran(study):
-        headline, answer = headline_without_work(study), ""
-    elif is_of_memory(study) and study.memory.use:
-        headline, answer = headline_of_memory(study), ""
+    if unseen.nothing_ran(study):
+        headline, answer = unseen.headline_without_work(study), ""
+    elif unseen.is_of_memory(study) and study.memory.use:
+        headline, answer = unseen.headline_of_memory(study), ""
     elif study.program.unrecorded_backend or study.program.invokes:
         answer = ""  # a note says why
     has_chart = len(steps) > 0 and not steps.is_window

@@ -20,14 +20,7 @@ from profnb.causes.cell_tree import CELL_TREE, LAYER, OP, STEPS, CellTree
 from profnb.compare.tree_differences import GONE, NEW, compare_nodes
 from profnb.core.columns import group
 from profnb.core.printable import LONGEST_NAME, printable, quoted
-from profnb.core.units import (
-    MISSING,
-    bar_text,
-    count_text,
-    duration_text,
-    percent_text,
-    signed_text,
-)
+from profnb.core.units import bar_text, count_text, duration_text, percent_text, signed_text
 from profnb.drawing.markup import Cell, html_table, json_attribute
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import CELL_COLOURS
@@ -38,10 +31,10 @@ _TAB = "Tree"
 _MOST_DRAWN, _MOST_LISTED, _LEAST_LISTED, _SHOWN = 400, 12, 0.02, 8
 _MILLION = 1_000_000  # widths are whole millionths of the cell, so that neighbours abut
 _BAR_LENGTH, _INDENT = 24, "\u00a0\u00a0"
-_ONCE = (parts.FIRST, parts.SLOW_FIRST, parts.TRACING, parts.COMPILATION)
+_WARM_UP = (parts.FIRST, parts.SLOW_FIRST, parts.TRACING, parts.COMPILATION)
 _HOLDS, _HELD = (parts.CELL, parts.CALL, parts.EPOCH), "holds others"
 _TITLES = {
-    **dict.fromkeys(_ONCE, "tracing, compiling"),
+    **dict.fromkeys(_WARM_UP, "tracing, compiling"),
     **dict.fromkeys(STEPS[:-2], "steps"),
     **dict.fromkeys((parts.AROUND, parts.SETTING_UP), kind_title(parts.AROUND)),
     **dict.fromkeys((parts.LINES, parts.OTHER, parts.EAGER, parts.FRAMEWORK, parts.WAITING), "Python"),
@@ -262,7 +255,7 @@ def tree_section(tree: CellTree) -> Section:
         return _INDENT * int(tree.depth[row]) + tree.title(row), "", _kind_beside(tree, row)
 
     def occurrences(row: int) -> str:
-        return count_text(int(tree.occurrences[row])) if tree.occurrences[row] else MISSING
+        return count_text(int(tree.occurrences[row]) or None)
 
     order: Sequence[int] = _order(tree)
     return section_of(
@@ -382,7 +375,7 @@ def longest_text(tree: CellTree) -> str:
     }
     longest = sorted(spent.items(), key=lambda one: -one[1])[:_MOST_SAID]
     named = [f"{name} {_share_text(share)}" for name, share in longest if share >= _LEAST_SAID]
-    first = float(tree.self_ps[tree.with_below(tree.rows(*_ONCE))].sum()) / (tree.whole_ps or 1)
+    first = float(tree.self_ps[tree.with_below(tree.rows(*_WARM_UP))].sum()) / (tree.whole_ps or 1)
     said = [f"Longest by name: {', '.join(named)} of {tree.whole}."] if named else []
     if first >= _WORTH_NAMING:
         said.append(f"First steps and compiling ({_share_text(first)}) come once: train longer.")

@@ -40,7 +40,7 @@ from profnb.subjects.ops.op_table import sum_op_runs
 from profnb.subjects.ops.section import ops_section
 from profnb.subjects.source.section import chosen_lines
 from profnb.subjects.study import Study
-from profnb.timeline.element import build_pair, build_timeline, show_live_detail, timeline_script
+from profnb.timeline.element import build_timeline, show_live_detail, timeline_script
 
 _ROOT = Markup('<div class="profnb" style="{}">{}</div>')
 # What a range of steps can be of, and the rows of each.
@@ -109,19 +109,6 @@ def show_timeline(study: Study, notes: Sequence[str], live: bool | None) -> None
         display(_script_bundle(timeline_script()), raw=True)
     if timeline_id:
         _keep_until_replaced(shell, show_live_detail(study, timeline_id))
-
-
-def show_pair(first: Study, second: Study, labels: tuple[str, str], *, live: bool | None) -> None:
-    """Show two traces on one axis of time.
-
-    Args:
-        first: The one.
-        second: The other.
-        labels: What to call them.
-        live: Whether zooming in may ask the kernel for more; None for what the notebook was configured to.
-    """
-    pair = build_pair(first, second, labels)
-    show_timeline_page((first, second), pair.html, pair.text, live)
 
 
 def show_timeline_page(

@@ -16,30 +16,14 @@ from markupsafe import Markup
 from profnb.advice.proposals import Advice
 from profnb.core.printable import filled, for_terminal, printable, unbroken
 from profnb.core.sharing import Sharing
+from profnb.drawing import markup
 from profnb.drawing.figures import figure_html, is_static, plotly_script
-from profnb.drawing.markup import (
-    Cell,
-    content_policy,
-    html_table,
-    led_names,
-    note_list,
-    plain_table,
-    script_element,
-    with_names,
-    without_controls,
-)
 from profnb.drawing.programs import joined
 from profnb.drawing.section import Section, section_block, section_text, titled_block
 from profnb.drawing.theme import MUTED, ROOT, colour_of, ink_on
 from profnb.report.advice import advice_html, advice_section_text, first_change
 from profnb.report.cell_picture import CellWords
-from profnb.report.step_chart import (
-    StepChart,
-    chart_caption,
-    chart_figure,
-    step_figure,
-    step_table_html,
-)
+from profnb.report.step_chart import StepChart, chart_caption, chart_figure, step_figure, step_table
 from profnb.report.text import THROUGHPUT, Fact
 from profnb.subjects.study import Study
 from profnb.timeline.element import Timeline, build_timeline, timeline_script
@@ -162,10 +146,10 @@ def _plain_text(report: Report) -> str:
     parts.extend(f"Note: {printable(note)}" for note in report.notes)
     if report.facts:
         facts = [(f.name, f.value, f"({f.remark})" if f.remark else "") for f in report.facts]
-        parts.append(plain_table(facts, (False, True, False)))
+        parts.append(markup.plain_table(facts, (False, True, False)))
     if report.shares:
         rows = [(name, mean, share, bar) for name, bar, mean, share in report.shares]
-        parts.append("Mean step\n" + plain_table(rows, (False, True, True, False)))
+        parts.append("Mean step\n" + markup.plain_table(rows, (False, True, True, False)))
     parts.extend(section_text(part) for part in report.sections if not part.is_detail)
     return for_terminal("\n\n".join(parts))
 
@@ -190,7 +174,7 @@ def report_html(report: Report, *, live_id: str = "", is_page: bool = False) -> 
     whole = Markup('<div class="profnb" style="{}"{}>{}</div>').format(
         ROOT, live, Markup("").join(parts)
     )
-    return without_controls(whole)
+    return markup.without_controls(whole)
 
 
 def _head_html(report: Report) -> Markup:
@@ -300,7 +284,7 @@ def _steps_html(
         titled_block("Mean step", share_bar_html(shares) + share_table_html(shares)),
     ]
     if chart is not None:
-        drawn = figure_html(chart_figure(chart), step_table_html(chart))
+        drawn = figure_html(chart_figure(chart), step_table(chart))
         caption = Markup('<div style="{};font-size:11px">{}</div>').format(
             MUTED, chart_caption(chart)
         )
@@ -334,9 +318,9 @@ def live_parts(
 def _about_html(report: Report) -> Markup:
     """The part that qualifies the figures and says what is missing: folded where scripts run."""
     rows = [(fact.name, fact.value, fact.remark) for fact in report.facts if fact.remark]
-    facts = html_table(("", "", ""), rows, (False, True, False)) if rows else Markup("")
+    facts = markup.html_table(("", "", ""), rows, (False, True, False)) if rows else Markup("")
     foot = Markup('<div class="profnb-foot" style="{};font-size:11px;margin:6px 0 0">{}</div>')
-    body = facts + note_list(report.notes)
+    body = facts + markup.note_list(report.notes)
     if report.foot:
         body += foot.format(MUTED, report.foot)
     if not body:
@@ -355,7 +339,7 @@ def _cell_sentence(cell: CellWords) -> Markup:
     led = Markup('<span class="profnb-name" data-leads="{}">{}</span>')
     named = []
     for row, share in enumerate(cell.shares):
-        name = with_names(share.name)
+        name = markup.with_names(share.name)
         if share.colour:  # part of the name, so that neither stands alone at the end of a line
             name = square.format(share.colour, name)
         if share.node is not None:
@@ -364,7 +348,7 @@ def _cell_sentence(cell: CellWords) -> Markup:
         said = Markup('<span style="display:inline-block">{} {}{}</span>')
         if share.remark:  # goes on in the line, so that two lines hold most headlines
             first = said.format(name, unbroken(share.percent), "")
-            named.append(Markup("{} ({}){}").format(first, led_names(share.remark), end))
+            named.append(Markup("{} ({}){}").format(first, markup.led_names(share.remark), end))
         else:
             named.append(said.format(name, unbroken(share.percent), end))
     return Markup("{} {}").format(unbroken(cell.head), Markup(" ").join(named))
@@ -372,10 +356,12 @@ def _cell_sentence(cell: CellWords) -> Markup:
 
 def share_table_html(shares: Sequence[ShareRow]) -> Markup:
     """The mean step by category, with bars."""
-    rows: list[list[Cell]] = [
+    rows: list[list[markup.Cell]] = [
         [name, (bar, f"color:{colour_of(name)}"), mean, share] for name, bar, mean, share in shares
     ]
-    return html_table(("category", "", "mean per step", "share"), rows, (False, False, True, True))
+    return markup.html_table(
+        ("category", "", "mean per step", "share"), rows, (False, False, True, True)
+    )
 
 
 def page_html(
@@ -396,8 +382,8 @@ def page_html(
         built = build_timeline(study, is_page=True)
     if built is not None:
         timeline, every = (above or timeline) + built.html(), built.every_html()
-        script = script_element(timeline_script()) if built.data else script
-    page_script = script_element(report_script())
+        script = markup.script_element(timeline_script()) if built.data else script
+    page_script = markup.script_element(report_script())
     return Markup(
         '<!doctype html><html lang="en"><head><meta charset="utf-8">{policy}'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
@@ -412,7 +398,7 @@ def page_html(
         timeline=timeline,
         scripts=page_script + script,
         every=every,
-        policy=content_policy(plotly, page_script, script),
+        policy=markup.content_policy(plotly, page_script, script),
     )
 
 

@@ -220,7 +220,7 @@ def _step_layout(chart: StepChart) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def step_table_html(chart: StepChart) -> Markup:
+def step_table(chart: StepChart) -> Markup:
     """The step-time chart as a table: the slowest bars, so that nothing that matters is hidden."""
     order = sorted(range(len(chart.labels)), key=lambda row: -chart.total_ms[row])
     shown = sorted(order[:_SLOWEST_SHOWN])

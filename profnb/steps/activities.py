@@ -20,7 +20,7 @@ from profnb.steps.nesting import find_parents, has_inside, is_inside, last_aroun
 from profnb.steps.streams import (
     COLLECTIVE,
     DIRECTIONS,
-    directions_of_copies,
+    copy_directions,
     find_launches,
     kinds_of_work,
     raw_device_lines,
@@ -225,7 +225,7 @@ def _mark_beside_device(
     work[on_device] = np.where(
         kinds_of_work(trace, on_device) == COLLECTIVE,
         np.int8(COLLECTIVES),
-        np.array([*of_direction, DEVICE_COMPUTE], np.int8)[directions_of_copies(trace, on_device)],
+        np.array([*of_direction, DEVICE_COMPUTE], np.int8)[copy_directions(trace, on_device)],
     )
     launches, launched = find_launches(trace)
     on_cpu = _cpu_ops(trace, parent, flags_at(launches, len(trace.events)))

@@ -48,7 +48,7 @@ from profnb.trace.names import HLO_MODULE
 Pieces = tuple[Int64s, Int64s, Int64s]  # begins, ends, the event of each
 
 
-def category_column(category: str) -> str:
+def column_of(category: str) -> str:
     """The name of a category's column: "device compute" becomes ``device_compute_ms``."""
     return f"{category.replace(' ', '_')}_ms"
 

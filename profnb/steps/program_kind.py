@@ -12,14 +12,7 @@ from profnb.steps.finding.sources import ASKED, STEP_MARKERS
 from profnb.steps.streams import busiest_device
 from profnb.steps.windows import Steps
 from profnb.trace.model import Trace
-from profnb.trace.names import (
-    FUNCTION_CALL,
-    JIT_CALL,
-    MARKER_SOURCE,
-    ONNX_RUNTIME,
-    RECORDER,
-    parse_op,
-)
+from profnb.trace.names import FUNCTION_CALL, JIT_CALL, MARKED_BY, ONNX_RUNTIME, RECORDER, parse_op
 
 TENSORFLOW, SESSIONS, JAX, PYTORCH, UNKNOWN = "TensorFlow", "TensorFlow 1", "JAX", "PyTorch", ""
 
@@ -177,7 +170,7 @@ def find_program_kind(trace: Trace, steps: Steps, recording: Recording) -> Progr
     device = busiest_device(trace)
     phase, seen = steps.main_phase or "", recording.steps
     makers = {seen.kinds[kind] for kind in set(seen.kind)}
-    makers = makers or set(trace.stats.texts(MARKER_SOURCE).texts)
+    makers = makers or set(trace.stats.texts(MARKED_BY).texts)
     if steps.origin == STEP_MARKERS and not phase.startswith(SESSION_RUN):
         # Of a fit there are runs: Keras 2 marks its own steps, as a user may.
         is_own = bool(makers) and KERAS not in makers and not any(seen.run)

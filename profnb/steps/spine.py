@@ -29,13 +29,7 @@ from profnb.steps.activities import (
     find_activities,
     find_function_runs,
 )
-from profnb.steps.breakdown import (
-    Pieces,
-    StepBreakdown,
-    break_down_steps,
-    category_column,
-    host_pieces,
-)
+from profnb.steps.breakdown import Pieces, StepBreakdown, break_down_steps, column_of, host_pieces
 from profnb.steps.finding.sources import find_ranges, find_steps, repeated_ranges
 from profnb.steps.grouping import Groups, extend_to_device_work, group_events
 from profnb.steps.nesting import find_parents, self_times
@@ -377,7 +371,7 @@ STEPS = Table[Spine](
             iterations = steps.iterations: iterations of the training loop in it (``steps_per_execution``)
             """),
         *(
-            Column(category_column(name), partial(_category_ps, name), f"time of it that is {name}")
+            Column(column_of(name), partial(_category_ps, name), f"time of it that is {name}")
             for name in CATEGORIES
         ),
         *columns_in("""

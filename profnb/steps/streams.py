@@ -86,7 +86,7 @@ def _of_names(trace: Trace, events: Int64s, kind_of: Callable[[str], int]) -> In
     return kinds[names]
 
 
-def directions_of_copies(trace: Trace, events: Int64s) -> Int8s:
+def copy_directions(trace: Trace, events: Int64s) -> Int8s:
     """Tell in which direction events copy, by name or, on a device, by their details or their launch.
 
     ROCm names a copy as it likes (``CopyDeviceToDevice``) and tells in ``memcpy_details`` that it is one, or
@@ -119,7 +119,7 @@ def directions_of_copies(trace: Trace, events: Int64s) -> Int8s:
 def kinds_of_work(trace: Trace, events: Int64s) -> Int8s:
     """Tell whether N events compute, copy (or set) memory, or exchange it with devices, shape (N,)."""
     kinds = _of_names(trace, events, lambda name: COLLECTIVE if is_collective(name) else COMPUTE)
-    return np.where(directions_of_copies(trace, events) >= 0, np.int8(COPY), kinds)
+    return np.where(copy_directions(trace, events) >= 0, np.int8(COPY), kinds)
 
 
 def working_devices(trace: Trace) -> list[int]:

@@ -72,11 +72,6 @@ class Scalars(RowColumns):
         return speed
 
 
-def is_event_file(head: bytes) -> bool:
-    """Tell whether bytes begin with the record that each event file begins with."""
-    return b"brain.Event:" in head[:64]
-
-
 class TaggedRuns(NamedTuple):
     """The session runs of event files, in file order.
 

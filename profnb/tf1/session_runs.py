@@ -28,6 +28,7 @@ from typing import Any
 
 from profnb.capture import seams
 from profnb.capture.environment import INTER_OP, INTRA_OP
+from profnb.capture.hook_clock import hook_clock
 from profnb.capture.hooks import Library, bound_anew, replace_attribute, without_us
 from profnb.capture.marking.step_recorder import SessionRuns
 from profnb.capture.recording import SessionRecords
@@ -351,6 +352,8 @@ def _wrap_run(
             if options is not None:
                 runs.count_options(options)
             runs.counts_only = runs.run_counted(begin_ns, end_ns)
+            if hook_clock.is_on:
+                hook_clock.took_ns[runs.thread] += clock() - end_ns
             return result
         given = dict(zip(_ARGUMENTS, places, strict=False)) | keywords
         with around(session, *map(given.get, seen)) as used:

@@ -15,23 +15,12 @@ from profnb.core.columns import Bytes
 from profnb.core.errors import TraceFormatError
 from profnb.core.printable import printable
 from profnb.core.units import counted_text
-from profnb.tf1.event_file import (
-    SCALARS_ALONE,
-    find_runs,
-    find_scalars,
-    find_steps,
-    is_event_file,
-    is_tfprof,
-)
+from profnb.tf1.event_file import SCALARS_ALONE, find_runs, find_scalars, find_steps, is_tfprof
 from profnb.tf1.run_metadata import looks_like_run_metadata, read_run_metadata
 from profnb.trace.amd.rocprof import is_rocprof, read_rocprof
 from profnb.trace.assemble import assemble_trace
 from profnb.trace.chrome.reader import read_chrome
-from profnb.trace.memory.torch_memory import (
-    MEMORY_TIMELINE,
-    read_memory_timeline,
-    read_torch_snapshot,
-)
+from profnb.trace.memory.torch_memory import MEMORY_TIMELINE, read_timeline, read_torch_snapshot
 from profnb.trace.model import StringTable, Trace
 from profnb.trace.nvidia import nsys, nvprof
 from profnb.trace.nvidia.database import open_database
@@ -56,6 +45,7 @@ _GPERFTOOLS = (
     b"\0" * 8 + b"\3" + b"\0" * 7, b"\0" * 4 + b"\3\0\0\0",
     b"heap profile:", b"--- heapz", b"--- contentionz",
 )  # fmt: skip
+_EVENT = b"brain.Event:"  # in the record that each event file begins with
 _PICTURE = b"<title>GPU Memory Timeline HTML</title>"
 _REPORT = (".nsys-rep", ".qdrep", ".qdstrm")
 _OPENS = (
@@ -191,7 +181,7 @@ FORMATS = (
         remedy="It holds counters of kernels and no timeline. Record with `nsys profile`.",
     ),
     Format("a Python pickle", _matches(_PICKLE), _of_bytes(read_torch_snapshot)),
-    Format("an event file of TensorBoard", is_event_file, _read_event_files),
+    Format("an event file of TensorBoard", lambda head: _EVENT in head[:64], _read_event_files),
     Format(
         "a profile of Python's cProfile", _matches(_MARSHAL),
         lambda opened: read_pstats(opened.data[: MOST_PSTATS_BYTES + 1].tobytes()),
@@ -201,7 +191,7 @@ FORMATS = (
         "JSON of AMD's rocprofv3", lambda head: _is_json(head) and is_rocprof(head),
         _of_bytes(read_rocprof),
     ),
-    Format("a memory timeline of PyTorch", _matches(MEMORY_TIMELINE), _of_bytes(read_memory_timeline)),
+    Format("a memory timeline of PyTorch", _matches(MEMORY_TIMELINE), _of_bytes(read_timeline)),
     Format(
         "a picture of PyTorch's memory timeline", lambda head: _PICTURE in head,
         remedy="Export a `.raw.json.gz` instead, and open that file.",

@@ -75,7 +75,7 @@ FUNCTION_CALL = "tf_function_call"
 
 # Stat names of our markers (profnb). A stat name that starts with "_" is internal to the profiler
 # for every viewer; TensorBoard ignores these.
-MARKER_SOURCE = "profnb_marker"
+MARKED_BY = "profnb_marker"
 ITERATIONS = "profnb_iterations"
 IS_ABANDONED = "profnb_abandoned"
 IS_APART = "profnb_apart"  # what ran between the step before and this one was not recorded

@@ -316,22 +316,15 @@ def working_elsewhere(needed: Sequence[Path]) -> Iterator[Path]:
             os.chdir(before)
 
 
-@dataclass
-class Cut:
-    """Tells whether a block was ended before its end."""
-
-    has_come: bool = False
-
-
 @contextmanager
-def cut_after(seconds: float) -> Iterator[Cut]:
-    """Interrupt the block, as a user would, after so many seconds; whoever asks can tell it from the user."""
-    cut, lock, is_open = Cut(), threading.Lock(), True
+def cut_after(seconds: float) -> Iterator[threading.Event]:
+    """Interrupt the block, as a user would, after so many seconds; the event set tells it from a real one."""
+    cut, lock, is_open = threading.Event(), threading.Lock(), True
 
     def end() -> None:
         with lock:
             if is_open:
-                cut.has_come = True
+                cut.set()
                 _thread.interrupt_main()
 
     timer = threading.Timer(seconds, end)
@@ -342,7 +335,7 @@ def cut_after(seconds: float) -> Iterator[Cut]:
         with lock:
             is_open = False
     except KeyboardInterrupt:
-        if not cut.has_come:
+        if not cut.is_set():
             raise
     finally:
         is_open = False

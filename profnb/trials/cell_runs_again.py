@@ -25,17 +25,8 @@ from profnb.core.options import CaptureOptions
 from profnb.core.parsing import parse_again
 from profnb.edits.editing import Edit
 from profnb.forecast.kept_state import KeptState, restore_names, shuffles_by_seed
+from profnb.trials import cell_reads
 from profnb.trials.alternating import TrialRun, cut_after, working_elsewhere
-from profnb.trials.cell_reads import (
-    CodeReads,
-    changed_statements,
-    existing_places,
-    made_by,
-    names_read_by_statement,
-    names_read_first,
-    only_lines,
-    statements_to_repeat,
-)
 
 _LONGEST_REASON = 200
 
@@ -80,10 +71,10 @@ class CellAgain:
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             self.refusals.append(f"The cell is no Python that can be edited ({error}).")
             tree = ast.Module([], [])
-        self.named = names_read_first(tree, code.namespace)
+        self.named = cell_reads.names_read_first(tree, code.namespace)
         self._start = self._end = KeptState(self.named)
         self._start_names = self._end_names = restore_names(code.namespace)
-        reads = CodeReads(tree, self.named, self._start.objects)
+        reads = cell_reads.CodeReads(tree, self.named, self._start.objects)
         self.refusals += [*self._start.refusals, *reads.refusals()]
         self._places, self._needed = reads.places, reads.needed
         self.sources = {code.name: code.text, **_earlier_cells(code.name, self._needed)}
@@ -94,17 +85,17 @@ class CellAgain:
         statements = [one for text in self._earlier.values() for one in parse_again(text).body]
         names = list(self._start.shuffled)
         for name in names:  # more of them as we go
-            makers = [one for one in statements if name in made_by(one)]
+            makers = [one for one in statements if name in cell_reads.made_by(one)]
             if reason := self._repeat(makers) if makers else "No cell makes it.":
                 yield f"`{name}` shuffles by a seed, and its order would move on. {reason}"
-            read = set().union(*map(names_read_by_statement, makers)) - set(names)
+            read = set().union(*map(cell_reads.names_read_by_statement, makers)) - set(names)
             names += [one for one in read if shuffles_by_seed(self.namespace.get(one))]
 
     def _repeat(self, statements: Sequence[ast.stmt]) -> str:
         """Have trials run statements of earlier cells again; say why they cannot, or ""."""
         try:
             texts = list(self._earlier.values())
-            self._repeated |= statements_to_repeat(texts, statements, self._needed)
+            self._repeated |= cell_reads.statements_to_repeat(texts, statements, self._needed)
         except CaptureError as error:
             return str(error)
         return ""
@@ -122,7 +113,7 @@ class CellAgain:
             one
             for name, text in edit.sources.items()
             if name != self._code.name
-            for one in changed_statements(self.sources[name], text)
+            for one in cell_reads.changed_statements(self.sources[name], text)
         ]
         return self._repeat(changed)
 
@@ -166,7 +157,7 @@ class CellAgain:
         gc.collect()
         with ExitStack() as stack:
             if self._places is not None:
-                needed = existing_places(self._places, Path.cwd())
+                needed = cell_reads.existing_places(self._places, Path.cwd())
                 stack.enter_context(working_elsewhere(needed))
             stack.enter_context(self._start.guard())
             for name, text in self._earlier.items():
@@ -181,15 +172,15 @@ class CellAgain:
                 with interrupt_held_back():
                     recording = capture.finish()
                     capture.journal.remove()
-        if cut.has_come:
+        if cut.is_set():
             return TrialRun(recording, is_cut=True)
         _raise(error)
         return TrialRun(recording)
 
     def _define(self, text: str) -> None:
-        chosen = [one for one in ast.parse(text).body if made_by(one) & self._repeated]
+        chosen = [one for one in ast.parse(text).body if cell_reads.made_by(one) & self._repeated]
         if chosen:
-            _raise(self._code.run(only_lines(text, chosen)))
+            _raise(self._code.run(cell_reads.only_lines(text, chosen)))
 
 
 def _raise(error: BaseException | None) -> None:
@@ -212,9 +203,9 @@ def _earlier_cells(name: str, needed: Collection[str]) -> dict[str, str]:
                 statements += [(file, one) for one in body]
     wanted, files = set(needed), set()
     for file, one in reversed(statements):
-        made = made_by(one)
+        made = cell_reads.made_by(one)
         if made & wanted or {each.partition(".")[0] for each in made} & wanted:
             files.add(file)
-            wanted = (wanted - made) | names_read_by_statement(one)
+            wanted = (wanted - made) | cell_reads.names_read_by_statement(one)
     in_order = [file for file in linecache.cache if file in files]
     return {file: "".join(linecache.getlines(file)) for file in in_order}

@@ -6,7 +6,6 @@ from traces import event, host, line, read
 
 from profnb.capture.recording import Recording
 from profnb.capture.step_records import KERAS, StepRecords
-from profnb.causes.numbers import LONG_OP_PS
 from profnb.causes.python_work import shares_of_calls
 from profnb.subjects.ops.op_execution import find_loop
 from profnb.subjects.study import Study
@@ -36,7 +35,7 @@ def study_of(pieces, steps=8, untraced_us=0):
 def test_a_loop_that_is_most_of_a_step_goes_and_less_of_what_lies_around_it():
     """0.4 of the step by 40 turns: done at once 0.01 stays, and of the 0.6 around it no more goes than a quarter of 0.4."""
     study = study_of(LOOP)
-    assert find_loop(study, LONG_OP_PS).share == pytest.approx(0.398, abs=0.011)
+    assert find_loop(study).share == pytest.approx(0.398, abs=0.011)
     low, high = alone(study)["loop-of-ops"]
     assert 0.27 < low < 0.31
     assert 0.45 < high < 0.5
@@ -46,7 +45,7 @@ def test_what_other_ops_compute_between_two_loops_is_no_time_of_theirs():
     """The second loop begins 0.4 ms later, and a product takes what lies between."""
     again = [(begin + 400, end + 400, name.replace("map/", "map_1/")) for begin, end, name in LOOP[20:]]
     study = study_of([*LOOP[:20], (300, 700, "dense/MatMul:MatMul"), *again])
-    assert find_loop(study, LONG_OP_PS).share == pytest.approx(0.39, abs=0.03)
+    assert find_loop(study).share == pytest.approx(0.39, abs=0.03)
     assert alone(study)["loop-of-ops"][1] < 0.5
 
 
@@ -59,7 +58,7 @@ def test_what_recording_the_turns_added_is_no_time_of_theirs():
     """Untraced the steps take 0.7 ms: of 1 ms the loop's 80 pieces of 81 added 0.3, of its 0.4."""
     study = study_of(LOOP, untraced_us=700)
     assert study.tracing_cost is not None
-    assert find_loop(study, LONG_OP_PS).share < 0.25
+    assert find_loop(study).share < 0.25
 
 
 def test_fewer_calls_spare_nothing_between_the_turns_of_a_loop():

@@ -6,7 +6,7 @@ differ, each in a process of its own with ``--python-jax`` and ``--python-torch`
 - tensorflow: ``fits(model, x, y)``, against the most memory (RSS) of a process that takes six steps with that batch:
   the median of three and the most, as ops beside each other end in another order each time;
 - torch: ``fits(step, batch)`` of an own loop, against what PyTorch's allocators gave in that step;
-- jax: ``fits(step, batch)`` of a step that is compiled, against arguments and growth of the process as that step runs.
+- jax: ``fits(step, batch)`` of a step that is compiled, against arguments and the most that the process grew as that step ran six times.
 
 ``--write`` puts the table into docs/memory.md: forecasts with how far off they say they may be.
 """
@@ -184,7 +184,7 @@ def measure_jax(_, model, x, y):
     largest = int(forecast.table.batch_size.max())  # which was planned only: eight times the largest that ran
     large = tuple(jax.numpy.asarray(np.resize(one, (largest, *one.shape[1:]))) for one in (*x, y))
     gc.collect()
-    _, more = resident_peak(lambda: jax.block_until_ready(update(weights, large)))  # the middle of three
+    _, more = resident_peak(lambda: jax.block_until_ready(update(weights, large)))  # the most of six
     return forecast, largest, forecast.peak_bytes(largest), [more + sum(one.nbytes for one in (*large, *weights, *others))]
 
 

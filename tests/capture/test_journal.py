@@ -7,6 +7,7 @@ import resource
 import subprocess
 import sys
 import time
+from array import array
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -17,8 +18,10 @@ import pytest
 import profnb
 from profnb.capture.journal import journal_file
 from profnb.capture.journal.dead_cell import read_dead_cell
+from profnb.capture.journal.journal import _packed
 from profnb.capture.journal.journal_file import JournalFile, Newest, journals_left, read_journal
 from profnb.capture.session import Capture
+from profnb.capture.step_records import StepLog
 from profnb.core.errors import CaptureError, TraceFormatError
 from profnb.core.options import CaptureOptions
 from profnb.loading import say_last_death
@@ -269,14 +272,37 @@ def test_a_journal_with_other_bytes_is_refused_or_read_in_part():
 
 @pytest.mark.parametrize(
     ("kind", "content"),
-    [(b"S", b"\x00" * 8), (b"S", b"\x01" * 24), (b"R", b"[]"), (b"R", b"{"), (b"F", b"{}"), (b"M", b'{"began_ns": "x"}'), (b"B", b"null"), (b"T", b'{"path": 1}'), (b"L", b"abc")],
+    [(b"S", b"\x00" * 8), (b"S", b"\x01" * 24), (b"S", array("q", (0, 5, 1)).tobytes() + b"\x00" * 72), (b"S", array("q", (0, 1 << 40, 0)).tobytes() + b"\x00" * 72),
+     (b"R", b"[]"), (b"R", b"{"), (b"R", b'{"codes": [[7]]}'), (b"R", b'{"versions": [3]}'), (b"R", b'{"trace": [{"path": 1}]}'), (b"R", b'{"begin": [null]}'), (b"F", array("q", (0, 1, 7)).tobytes()), (b"M", b"x" * 16), (b"L", b"abc")],
 )  # fmt: skip
 def test_records_that_profnb_does_not_write_are_refused(kind, content):
     file = JournalFile()
+    begin = {"began_ns": 0, "base": 0, "warmup_steps": 0, "limit_bytes": -1, "limit_of": ""}
+    file.append_json(b"R", {"begin": [begin]})
     file.append(kind, content)
     file.commit(Newest(1, 2, 3))
     with pytest.raises(TraceFormatError, match="is not what profnb writes while a cell runs"):
         read_dead_cell(file.path)
+    file.remove()
+
+
+def test_steps_are_read_as_they_were_whatever_they_are_called_and_however_far_apart():
+    log, at = StepLog(), 0
+    for number in range(700):
+        at += 1 << 40 if number % 100 == 0 else 1_000_000 + number % 7
+        log.end_step(len(log), at, at + number, f"phase {number // 300}", number % 4, 0, number % 2, 1, number, 2)
+    log.names.insert(0, "not of these")
+    log.cells[2::9] = array("q", [code + 1 for code in log.cells[2::9]])
+    for first, cells in ((0, log.since(0)[:9]), (1, log.since(1)[: 9 * 600]), (401, log.since(401))):  # the last 200 again
+        file = JournalFile() if not first else file
+        file.append(b"S", _packed(first, cells))
+    begin = {"began_ns": 0, "base": 0, "warmup_steps": 0, "limit_bytes": -1, "limit_of": ""}
+    file.append_json(b"R", {"begin": [begin], "names": log.names})
+    file.commit(Newest(1, 1 << 44, 3))
+    steps = read_dead_cell(file.path).recording.steps
+    assert [steps.names[name] for name in steps.name] == [log.names[name] for name in log.column("name")]
+    for column in ("begin_ns", "end_ns", "kind", "retraced", "step_num", "run"):
+        assert list(getattr(steps, column)) == list(log.column(column))
     file.remove()
 
 

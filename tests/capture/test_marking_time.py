@@ -6,6 +6,7 @@ import pytest
 from advised import advised
 from test_advice import MS, US, loop
 
+from profnb.capture.hooks import watched_call
 from profnb.capture.marking.open_steps import OpenSteps
 from profnb.capture.step_records import StepLog
 from profnb.capture.marking.step_recorder import StepRecorder
@@ -136,3 +137,29 @@ def test_the_time_between_steps_says_how_much_of_it_is_profnbs(own_us, remark):
     study = loop(11, 100 * US, 44 * US)
     facts = fact_rows(Study(study.trace, 0, Recording(marking_ns=own_us * 1000)), None)
     assert [fact.remark for fact in facts if fact.name == "between steps"] == [remark]
+
+
+def test_hooks_of_watched_calls_are_clocked_but_not_what_closes_the_window_in_one(clock):
+    traced = iter(range(5))
+
+    def closes(_):
+        if next(traced, None) is None and not steps.counts_only:
+            clock.work(700)
+            steps.count_only()
+
+    steps, late = OpenSteps(lambda: not steps.counts_only, closes), iter(range(10_000))
+
+    def ended():
+        clock.work(3 if steps.counts_only else 20)
+        steps.record(steps.stack.pop(), clock.perf_counter_ns())
+        steps.report()
+
+    def began():
+        clock.work(900 if next(late) == 3 else 5)  # a profiler that starts, once
+        steps.stack.append(steps.begin(None, "call", "f"))
+
+    with watched_call(lambda: clock.work(WORKS), hook_failed=pytest.fail, before=began, after=ended) as call:
+        for _ in range(60):
+            call()
+    assert steps.counts_only
+    assert steps.hooks_ns == ((5 + BEGINS + 3 + ENDS) * 1_000_000, (5 + BEGINS + 20 + ENDS) * 1_000_000)

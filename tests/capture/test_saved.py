@@ -255,60 +255,6 @@ def test_every_part_comes_back_equal(tmp_path):
     assert written_and_read(tmp_path / "host.xplane.pb", whole(), Recording()) == [whole(), Recording()]
 
 
-VERSION_1 = {
-    "profnb": 1, "label": "a", "max_steps": 7, "max_seconds": 20.0, "warmup_steps": 2,
-    "runs": [{
-        "steps": {
-            "begin_ns": [0, 20], "end_ns": [10, 30], "name": [0, 0], "kind": [0, 0], "was_traced": [1, 0], "retraced": [0, 0],
-            "iterations": [1, 1], "step_num": [0, 1], "run": [1, 1],
-        },
-        "names": ["train"], "window_ns": 5, "wall_ns": 70, "overhead_ns": 7, "closed_by": "steps", "messages": ["m"],
-        "devices": ["GPU:0"], "environment": {"TensorFlow": "2"}, "datasets": [[["Range", ""], ["Map", "augment"]]],
-        "cardinalities": {"train": 9}, "changing_arguments": {"f": [["n", ["1", "2"]]]}, "fits": [[{"loss": 0.5}, 2, True]],
-        "graph_versions": [3, -4],
-        "models": [{
-            "name": "m", "is_uniquified": True, "has_keras_step": True, "losses": ["mse"], "optimizer": "sgd",
-            "layers": [
-                {
-                    "path": "m", "name": "m", "kind": "Sequential", "is_library": True, "parent": -1, "parameters": 0, "output_shape": [None, 2],
-                    "input_shapes": [], "is_shared": False, "is_trainable": False, "needs_input_gradient": True, "kernels": [], "numbers": {},
-                },
-                {
-                    "path": "m/d", "name": "d", "kind": "Dense", "is_library": True, "parent": 0, "parameters": 6, "output_shape": [None, 2],
-                    "input_shapes": [[None, 2]], "is_shared": False, "is_trainable": False, "needs_input_gradient": True,
-                    "kernels": [[2, 2]], "numbers": {"units": 2, "data_format": "nhwc"},
-                },
-            ],
-            "scopes": [["m/d", 1, False], ["m/d_1", 1, True]], "calls": [[1, 2]],
-            "ops": {"train": [[["AddN", "backward", -1, "m/d"], ["Assign", "update", 1, ""]]]},
-        }],
-        "source": {
-            "files": ["a.py"], "places": [[0, 3]],
-            "lines": {
-                "time_ns": [5, 2, 2], "code": [0, 0, -1], "line": [-1, 3, 0], "files": ["a.py"], "is_sampled": False,
-                "untimed": [["a.py", 4]], "is_cut": False,
-            },
-            "graphs": [{
-                "name": "f", "op_names": ["a", "b"], "op_types": ["Add", "While"], "places": [0, -1], "is_outside": [1, 0],
-                "calls": {"b": ["cond", "body"]},
-            }],
-            "layers": {"d": 0}, "texts": {"a.py": ["x = 1", "f(x)"]}, "cells": {"a.py": 7},
-        },
-        "stacks": {
-            "begin_ns": 2, "time_ns": [3, 5], "stack": [0, 1], "stacks": [[0], [0, 1]], "frames": [["f", "a.py", 1, 3], ["g", "a.py", 5, 6]],
-        },
-    }],
-}  # fmt: skip
-
-
-def test_files_of_version_1_are_read(tmp_path):
-    path = tmp_path / "host.xplane.pb"
-    tell_beside(path, VERSION_1)
-    expected = whole()
-    expected.cell, expected.functions, expected.dataset_lines, expected.python_functions = None, (), (), ()  # nobody looked
-    assert read_recordings(path) == (CaptureOptions(max_steps=7, label="a", warmup_steps=2), [expected])
-
-
 def changed(value, chance):
     """Another value of the same type."""
     if isinstance(value, bool):
@@ -323,13 +269,10 @@ def changed(value, chance):
 
 
 @pytest.mark.newest
-@pytest.mark.parametrize("version", [1, 2])
-def test_values_of_the_right_type_that_fit_nothing_are_refused_or_read(tmp_path, version):
+def test_values_of_the_right_type_that_fit_nothing_are_refused_or_read(tmp_path):
     """Files, each with one value changed to another of its type: what opens is written and read again."""
-    path, chance = tmp_path / "host.xplane.pb", random.Random(version)
-    tell_beside(path, VERSION_1)
-    if version == 2:
-        written_and_read(path, whole())
+    path, chance = tmp_path / "host.xplane.pb", random.Random(2)
+    written_and_read(path, whole())
     text = json.dumps(told_beside(path))
     opened = 0
     for _ in range(150):

@@ -511,13 +511,30 @@ def test_steps_hold_all_that_is_in_them_but_profnbs_own_time(cell):
 
 
 def test_what_traced_steps_take_longer_and_counting_them_is_profnbs(cell):
-    cell.hooks_ns = MS // 10  # of each of three calls of a batch
+    cell.hooks_ns = 3 * MS // 10, 0  # behind each batch there is no room, so it is in the next
     with cell.run("fit"):
         for _ in range(10):
             cell.step(7, traced=True)
         for ms in (4, 5, 6) * 10:
             cell.step(ms)
     assert cell.finish() == {(TRAIN, "fit"): (70 - 20 + 150 - 9, 40), (PROFNB, "tracing"): (20, 0), (PROFNB, "hooks"): (9, 0)}
+
+
+def test_what_counting_takes_lies_behind_a_step_before_it_is_taken_from_the_next(cell):
+    cell.hooks_ns = MS, 2 * MS
+    for at in range(20):
+        cell.step(4, CALL, "work", traced=at < 5)
+        cell.work(3)
+    assert cell.finish() == {(CALLS, "work"): (80, 20), (OTHER, ""): (35, 0), (PROFNB, "hooks"): (25, 0)}
+
+
+def test_what_profnbs_threads_took_is_taken_from_each_part(cell):
+    cell.threads_ns = 14 * MS
+    for _ in range(20):
+        cell.step(4, CALL, "work")
+        cell.work(3)
+    cell.profnb(60, "stop")
+    assert cell.finish() == {(CALLS, "work"): (74.4, 20), (OTHER, ""): (55.8, 0), (PROFNB, "stop"): (60, 1), (PROFNB, "threads"): (9.8, 0)}
 
 
 def eager_loop(cell, traced, untraced, inside=None):

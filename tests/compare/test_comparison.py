@@ -212,8 +212,8 @@ def test_ops_and_categories_by_hand():
     matmul, relu, cast = (ops["device", f"dense/{name}"] for name in ("MatMul", "Relu", "Cast"))
     assert (matmul.first_ps, matmul.second_ps, matmul.difference_ps, matmul.status) == (4 * MS, 2 * MS, -2 * MS, "other kernel")
     assert (relu.difference_ps, relu.status) == (0, "changed")
-    assert (math.isnan(cast.first_ps), cast.second_ps, cast.status) == (True, MS, "appeared")
-    assert {row.status for row in compare_ops(two.study, one.study) if row.op_name == "dense/Cast"} == {"vanished"}
+    assert (math.isnan(cast.first_ps), cast.second_ps, cast.status) == (True, MS, "new")
+    assert {row.status for row in compare_ops(two.study, one.study) if row.op_name == "dense/Cast"} == {"gone"}
     categories = {name: (first, second) for name, first, second in compare_categories(one.study, two.study)}
     assert categories["device compute"] == (5 * MS, 4 * MS)
 
@@ -453,7 +453,7 @@ def test_an_extra_layer_is_found_by_name():
     assert found.ratio > 1.2
     table = found.table
     assert "extra" in table.op_name[0]
-    assert table.status[0] == "appeared"
+    assert table.status[0] == "new"
     whole = found.categories.set_index("category").difference_ms
     named = table[table.op_name.str.contains("extra")].difference_us.sum() / 1e3
     assert whole.idxmax() == "host compute"
@@ -478,7 +478,7 @@ def test_code_that_runs_here_is_compared_by_its_untraced_steps_and_its_ops():
     found = compare(one, two)
     assert [len(own) for own in found.runs[0].step_ps] == [15, 15]
     assert found.guards == []
-    assert set(found.table[found.table.status == "appeared"].op_name) == {"Tanh"}
+    assert set(found.table[found.table.status == "new"].op_name) == {"Tanh"}
 
 
 def test_one_run_a_side_is_held_against_how_runs_vary():

@@ -16,7 +16,7 @@ from profnb.compare.sweeps import settings_table
 from profnb.capture.models.layer_facts import FitResult
 from profnb.comparison import compare
 from profnb.capture import seams
-from profnb.capture.switches import apply_switches, set_threads, switches_of
+from profnb.capture.switches import switched, set_threads, switches_of
 from profnb.sweep import Sweep, combine, run_order
 from profnb.compare.sweep_section import sweep_bundle, sweep_figures, sweep_text
 
@@ -258,7 +258,7 @@ def test_switches_hold_for_the_run_and_are_gone_afterwards():
         return made
 
     before = policy()
-    with apply_switches({"jit_compile": True, "steps_per_execution": 3, "mixed_precision": "mixed_bfloat16", "prefetch": 2}):
+    with switched({"jit_compile": True, "steps_per_execution": 3, "mixed_precision": "mixed_bfloat16", "prefetch": 2}):
         seen = [policy(), bool(model().jit_compile), int(model().steps_per_execution) if hasattr(model(), "steps_per_execution") else 3]
         explicit = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(2)])
         explicit.compile("sgd", "mse", jit_compile=False)
@@ -268,7 +268,7 @@ def test_switches_hold_for_the_run_and_are_gone_afterwards():
     assert seen == ["mixed_bfloat16", True, 3]
     assert policy() == before
     assert (vars(keras.Model).get("compile"), vars(keras.Model).get("fit")) == methods
-    with pytest.raises(RuntimeError, match="mine"), apply_switches({"jit_compile": True}):
+    with pytest.raises(RuntimeError, match="mine"), switched({"jit_compile": True}):
         raise RuntimeError("mine")
     assert vars(keras.Model).get("compile") == methods[0]
 
@@ -282,7 +282,7 @@ def test_a_switch_whose_name_is_missing_has_no_effect_and_stops_nothing(monkeypa
     find = seams.Seam.find
     monkeypatch.setattr(seams.Seam, "find", lambda seam, root=None: None if seam is missing else find(seam, root))
     values = {"jit_compile": False, "prefetch": 2, "mixed_precision": "float32"}
-    with apply_switches(values) as applied:
+    with switched(values) as applied:
         model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(2)])
         model.compile("sgd", "mse")
         model.fit(tf.data.Dataset.from_tensors((tf.ones((8, 4)), tf.ones((8, 2)))), verbose=0)

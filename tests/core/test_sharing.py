@@ -112,7 +112,7 @@ def test_a_fleet_names_its_hosts_and_no_path(tmp_path, monkeypatch):
     monkeypatch.setattr(sharing, "_users", lambda: frozenset({USER}))
     hosts_of(tmp_path, SLOW, slow_op=f"{PLACES[0]}:MatMul")
     fleet = profnb.load_fleet(tmp_path)
-    fleet.add_note(everything(1).replace(HOST, "worker-1"))
+    fleet.first_notes.append(everything(1).replace(HOST, "worker-1"))
     forms = {"page": fleet.to_html(tmp_path / "f.html").read_text("utf-8"), "text": fleet.summary(), "json": fleet.to_json(), **fleet._repr_mimebundle_()}
     raw = gzip.decompress(base64.b64decode(re.search(r'data-timeline="([^"]+)"', forms["page"])[1]))
     forms["packed"] = raw[4 : 4 + struct.unpack("<I", raw[:4])[0]].decode()

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -40,11 +41,10 @@ def test_no_piece_begins_while_it_rests():
 
     warming = Warming(pieces)
     first_began.wait()
-    warming.pause()  # in the middle of a piece
-    first_may_end.set()
-    rests.wait()
-    assert done == ["first"]
-    warming.go_on()
+    with warming.paused():  # in the middle of a piece
+        first_may_end.set()
+        rests.wait()
+        assert done == ["first"]
     warming.join()
     assert done == ["first", "second"]
 
@@ -59,8 +59,8 @@ def test_a_pause_before_the_first_piece_ended_is_no_wait():
 
     warming = Warming(pieces)
     begun.wait()
-    warming.pause()  # returns although the piece cannot end
-    warming.go_on()
+    with warming.paused():  # begins although the piece cannot end
+        pass
     may_end.set()
     warming.join()
 
@@ -77,10 +77,10 @@ class Warmer:
     def __init__(self):
         self.calls = []
 
-    def pause(self):
+    @contextmanager
+    def paused(self):
         self.calls.append("pause")
-
-    def go_on(self):
+        yield
         self.calls.append("go on")
 
 
@@ -181,9 +181,8 @@ def test_a_cell_that_follows_at_once_is_not_disturbed_at_all(monkeypatch):
         yield "first"
 
     warming = Warming(pieces)
-    warming.pause()
-    slept.set()
-    assert not begun.wait(0.1)
-    warming.go_on()
+    with warming.paused():
+        slept.set()
+        assert not begun.wait(0.1)
     warming.join()
     assert begun.is_set()

@@ -20,6 +20,7 @@ from profnb.capture.machine.memory_limits import CONTAINER, MACHINE, MemoryLimit
 from profnb.core.errors import CaptureError
 from profnb.forecast.memory_forecast import make_forecast
 from profnb.forecast.kept_state import KeptState
+from profnb.forecast.meters import resident_peak
 from profnb.forecast.standing import put_back
 
 HERE = Path(__file__).parent
@@ -54,6 +55,15 @@ def test_the_peaks_of_a_process_all_tell_together():
     """They lie up to 10 bytes beside 10 bytes for each example. The last two alone tell 10.6, all of them 10.1."""
     forecast = make_forecast([8, 16, 32, 64], [90, 150, 310, 650], (GB, "the machine"), [], 0)
     assert forecast.per_example_bytes == pytest.approx(10.13, abs=0.01)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the system keeps the peak on Linux only")
+@pytest.mark.parametrize("large", [(), (1,), (4,), (1, 2, 3, 5, 6)])
+def test_the_most_that_one_of_several_runs_takes_is_the_peak(large):
+    """Two convolutions of a program overlap in some runs, and then each has its scratch memory."""
+    runs = iter(range(100))
+    _, took = resident_peak(lambda: np.ones((1 + (next(runs) in large)) * 4_000_000).sum())
+    assert took == pytest.approx(64e6 if large else 32e6, rel=0.1)
 
 
 @pytest.mark.parametrize(("held", "largest"), [(None, 1000), (0, 800)])

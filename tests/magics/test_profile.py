@@ -9,7 +9,7 @@ import pytest
 from traces import event, gpu, host, line, read, xspace
 
 import profnb
-from profnb.steps.breakdown import category_column
+from profnb.steps.breakdown import column_of
 from profnb.steps.activities import CATEGORIES
 from profnb.core.options import CaptureOptions
 from profnb.profile import Profile
@@ -29,7 +29,7 @@ BUILT = host(line("python", marker(0, 3_000_000, 4), event("a:Op", 0, 1_000_000)
 def test_the_tables_have_the_promised_columns():
     p = Profile(read(BUILT))
     assert {"step_num", "begin_ms", "duration_ms", "gap_ms", "is_warmup"} <= set(p.steps)
-    assert {category_column(c) for c in CATEGORIES} <= set(p.steps)
+    assert {column_of(c) for c in CATEGORIES} <= set(p.steps)
     assert list(p.step_times) == ["step_num", "phase", "wall_ms", "was_traced"]
     assert list(p.ops) == ["side", "op_type", "op_name", "occurrences", "total_us", "self_us", "self_fraction", "layer"]
     assert list(p.events) == ["plane", "line", "name", "begin_us", "duration_us", "self_us", "step_num"]
@@ -54,7 +54,7 @@ def test_with_a_device_its_categories_are_numbers():
 
 def test_the_categories_sum_to_the_duration():
     p = Profile(read(BUILT))
-    columns = [category_column(c) for c in CATEGORIES]
+    columns = [column_of(c) for c in CATEGORIES]
     assert p.steps[columns].sum(axis=1).tolist() == pytest.approx(p.steps.duration_ms.tolist())
 
 

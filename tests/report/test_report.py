@@ -18,7 +18,7 @@ from profnb.report.step_chart import (
     chart_figure,
     step_chart,
     step_figure,
-    step_table_html,
+    step_table,
 )
 from profnb.drawing.markup import html_table
 from profnb.drawing.markup import plain_table
@@ -179,7 +179,7 @@ def chart_of(durations_ms, **options):
 
 
 def test_the_twelve_slowest_steps_stand_in_a_table_in_the_order_of_time():
-    cells = parse(step_table_html(chart_of([at * 7 % 20 + 1 for at in range(20)]))).text
+    cells = parse(step_table(chart_of([at * 7 % 20 + 1 for at in range(20)]))).text
     assert cells[:2] == ["slowest steps", "step time"]
     assert cells[2:-1:3] == [f"train {at}" for at in (2, 4, 5, 7, 8, 10, 11, 13, 14, 16, 17, 19)]
     assert cells[4:-1:3] == [
@@ -203,7 +203,7 @@ def test_the_twelve_slowest_steps_stand_in_a_table_in_the_order_of_time():
 
 
 def test_bars_of_the_table_are_of_the_slowest_step_past_warm_up():
-    cells = parse(step_table_html(chart_of([100] + [10] * 10 + [5], warmup_steps=1))).text
+    cells = parse(step_table(chart_of([100] + [10] * 10 + [5], warmup_steps=1))).text
     assert [len(bar) for bar in cells[3::3]] == [24] * 11 + [12]
     assert cells[2] == "train 0, warm-up"
     assert cells[-1] == "5.00 ms"  # these are all

@@ -198,8 +198,8 @@ def test_two_frameworks_are_compared_by_layer():
     rows = {row.op_name: row for row in compare_ops(tensorflow, torch)}
     assert {row.side for row in rows.values()} == {"layer"}
     assert (rows["Net/one"].first_ps, rows["Net/one"].second_ps, rows["Net/one"].status) == (40e6, 38e6, "changed")
-    assert rows["Net/other"].status == "vanished"
-    assert rows["Net/two"].status == rows["loss"].status == rows["optimizer"].status == "appeared"
+    assert rows["Net/other"].status == "gone"
+    assert rows["Net/two"].status == rows["loss"].status == rows["optimizer"].status == "new"
     alike = compare_ops(torch, torch)
     assert {row.side for row in alike} == {"host"}
     assert "aten::mm" in {row.op_name for row in alike}

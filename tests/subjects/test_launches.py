@@ -9,7 +9,7 @@ from conftest import every_shared_trace
 from traces import event, gpu, host, line, read
 
 import profnb
-from profnb.steps.breakdown import category_column
+from profnb.steps.breakdown import column_of
 from profnb.steps.activities import CATEGORIES
 from profnb.subjects.study import Study
 from profnb.subjects.device.devices import DEVICE_STEPS
@@ -81,7 +81,7 @@ def test_use_over_time_by_hand(study):
 def test_sums_on_real_traces(path):
     profile = profnb.load(path)
     steps = profile.device_steps
-    columns = [category_column(category) for category in CATEGORIES]
+    columns = [column_of(category) for category in CATEGORIES]
     assert np.allclose(steps[columns].astype(float).sum(axis=1), steps.duration_ms.astype(float), atol=1e-9, rtol=0)
     used = profile.utilization
     if used.empty:

@@ -10,7 +10,7 @@ from traces import event, gpu, host, line, read
 from profnb.subjects.device.kernels import tabulate_kernels
 from profnb.core.errors import TraceFormatError
 from profnb.profile import Profile
-from profnb.trace.chrome.events import read_raw_events
+from profnb.trace.chrome.events import read_events
 from profnb.trace.chrome.reader import read_chrome
 from profnb.trace.files import read_trace
 
@@ -87,7 +87,7 @@ def test_small_members_before_the_list_are_kept_and_large_ones_passed_over():
     """100,000 bytes are small, their quotes included."""
     members = {"fits": "x" * 99_998, "too long": "x" * 99_999, "a": {"b": 1}}
     raw = json.dumps({**members, "traceEvents": [ONE]}).encode()
-    found = read_raw_events(np.frombuffer(raw, np.uint8))
+    found = read_events(np.frombuffer(raw, np.uint8))
     assert found.header == {"fits": members["fits"], "a": {"b": 1}}
     assert found.name.size == 1
 

@@ -12,7 +12,7 @@ from profnb.advice.cell_model import Model
 from profnb.advice.proposals import Proposals, Words, of_steps, of_trace, propose
 from profnb.advice.replay import Edit
 from profnb.capture.parts.part_records import EPOCH_ENDS, GAPS
-from profnb.causes.numbers import FEWEST, LEAST_SHARE, LEFT, LIMITING, LONG_OP_PS, QUARTER, SELDOM
+from profnb.causes import numbers
 from profnb.causes.pieces import PRODUCT
 from profnb.causes.python_work import (
     INTO,
@@ -43,6 +43,7 @@ from profnb.subjects.device.idle import IDLE_CAUSES
 from profnb.subjects.device.launches import is_launched_by_pool
 from profnb.subjects.device.precision import IN_TF32, WIDTHS, find_missed_dimensions
 from profnb.subjects.device.roofline import find_rates
+from profnb.subjects.ops.op_execution import LONG_OP_PS
 from profnb.subjects.study import Study
 
 _LONGEST_LAYER = 100
@@ -96,8 +97,6 @@ _IN_32_BITS = (
     ("16-bit", "slow-16-bit", "This processor computes their products in software.",
      "Keep 'mixed_float16' for GPUs: keras.config.set_dtype_policy('float32') before the model is built."),
 )  # fmt: skip
-# Operations a second: convolutions of 16 bits in software did 0.15 to 0.6e9, of 32 bits a core does several.
-_SLOWEST_PRODUCT = 1e9
 
 
 @of_steps
@@ -111,11 +110,11 @@ def narrower_numbers(model: Model, study: Study) -> Proposals:
     if placed is not None:
         of_side = placed.self_ps / placed.self_ps.sum() * share_of(study, kinds[0])
         is_slow = np.array([bool(PRODUCT.search(kind)) for kind in placed.op_type])
-        is_slow &= (placed.flops_per_second < _SLOWEST_PRODUCT) & (
+        is_slow &= (placed.flops_per_second < numbers.SLOWEST_PRODUCT) & (
             placed.self_ps > LONG_OP_PS * placed.occurrences
         )
-        least = min(rates.get("64-bit", 0) / rates.get("32-bit", np.inf) or QUARTER, 1 / 2)
-        among, remains = (np.bool_(1), is_slow), ((least, 1 / 2), (0.0, LEFT))
+        least = min(rates.get("64-bit", 0) / rates.get("32-bit", np.inf) or numbers.QUARTER, 1 / 2)
+        among, remains = (np.bool_(1), is_slow), ((least, 1 / 2), (0.0, numbers.LEFT))
         for (width, rule, why, code), is_told, left in zip(
             _IN_32_BITS, among, remains, strict=True
         ):
@@ -130,7 +129,7 @@ def narrower_numbers(model: Model, study: Study) -> Proposals:
     narrow = float(study.device.precision.fraction[: WIDTHS.index("32-bit")].sum())
     width, words = ("TF32", _WITH_TF32) if "TF32" in rates else ("16-bit", _WITH_16_BITS)
     times = rates.get(width, 0) / rates.get("32-bit", np.inf)
-    if share_of(study, "device compute") < LIMITING or times <= 1 or not share > narrow:
+    if share_of(study, "device compute") < numbers.LIMITING or times <= 1 or not share > narrow:
         return
     yield propose(
         study, "mixed-precision", words,
@@ -217,7 +216,7 @@ def exposed_collectives(model: Model, study: Study) -> Proposals:
         study, "exposed-collectives", WORKERS if is_of_workers else _EXCHANGE,
         f"{percent_text(share)} of the time goes to communication while {meanwhile}."
         + (" One trace does not show how much of this is waiting." if is_alone else ""),
-        *model.of_category("device collectives", share, (0.0, LEFT)),
+        *model.of_category("device collectives", share, (0.0, numbers.LEFT)),
     )  # fmt: skip
 
 
@@ -246,7 +245,7 @@ def imbalance(model: Model, study: Study) -> Proposals:
         study, "imbalance", _SPREAD,
         f"The busiest of {busy.size} devices works {percent_text(most)} of the time, an average device "
         f"{percent_text(mean)} (collectives left out).",
-        model.some_of(kinds, most - mean, (0.0, LEFT)),
+        model.some_of(kinds, most - mean, (0.0, numbers.LEFT)),
     )  # fmt: skip
 
 
@@ -294,7 +293,7 @@ def launch_bound(model: Model, study: Study) -> Proposals:
         return
     idle, calls = idle_share_of(study, "kernel launch"), int(launches.calls.sum())
     times, longer = kernels.occurrences, float(launches.longer_calls.sum() / calls)
-    inside = study.ops.table.share_of_many(kernels, FEWEST)
+    inside = study.ops.table.share_of_many(kernels, numbers.FEWEST)
     least, most = model.left_by_a_call(idle)
     # Compilers join ops, not what cuDNN does in one. PyTorch's replays all at once, XLA launches products.
     joined = 0.0 if study.program.is_pytorch else kernels.is_tensor_core_eligible
@@ -320,7 +319,7 @@ def gpu_thread_mode(model: Model, study: Study) -> Proposals:
             study, "gpu-thread-mode", _THREADS_CHANGE,
             "Ops, input and kernel launches share one thread pool. The device idled "
             f"{percent_text(idle)} of the time during launches.",
-            *model.of_category("kernel launch", idle, (1 / 2, 1 - 1 / SELDOM)),  # left in 14 runs
+            *model.of_category("kernel launch", idle, (1 / 2, 1 - 1 / numbers.SELDOM)),  # left in 14 runs
         )  # fmt: skip
 
 
@@ -357,7 +356,7 @@ def copying_input(model: Model, study: Study) -> Proposals:
     evidence += f", {bytes_text(slow)} of it from pageable memory." if slow else "."
     hidden = share_of(study, "device compute") / share
     # Beside computing a copy takes no time, as far as that is as long; a float has four bytes, a uint8 one.
-    remains = max(1 / 4 - hidden, 0.0), max(1 - hidden, LEFT)
+    remains = max(1 / 4 - hidden, 0.0), max(1 - hidden, numbers.LEFT)
     edits = model.of_category("input", share, remains)
     yield propose(study, "copying-input", words, evidence, *edits)
 
@@ -387,13 +386,13 @@ def synchronising_reads(model: Model, study: Study) -> Proposals:
     """The device idles while the host reads a result back; of JAX on a CPU no program runs meanwhile."""
     share = idle_share_of(study, "synchronising copy")
     name, waits_for, each = "", "", 0.0
-    if share > LEAST_SHARE:  # it takes long to find, and of less nothing is said
+    if share > numbers.LEAST_SHARE:  # it takes long to find, and of less nothing is said
         name, waits_for, each = find_waiting_op(study)
     evidence = (
         f"For {percent_text(share)} of the time the host waited for a result and the device idled."
     )
     evidence += f" Most reads are in {name}, {count_text(round(each))} a step." if name else ""
-    remains = 0.01, LEFT  # one of 100 reads, and what the host then waits for anyway
+    remains = 0.01, numbers.LEFT  # one of 100 reads, and what the host then waits for anyway
     edits = model.of_category("output", share, remains)
     if not study.program.has_device:
         times, waiting, unused = find_reads_beside_programs(study)
@@ -417,7 +416,7 @@ def larger_batch(model: Model, study: Study) -> Proposals:
     the input and kernels that are long enough to grow with it.
     """
     size, idle, fixed = room_for_batch(study)
-    if not size or fixed < 1 - LIMITING:
+    if not size or fixed < 1 - numbers.LIMITING:
         return
     kernels, computing = study.device.kernels, share_of(study, "device compute")
     rest = 1 - computing - share_of(study, "input")

@@ -16,7 +16,7 @@ from profnb.capture.models.layer_facts import WITHOUT_CUDNN
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.part_records import COMPILATION, EAGER, TRACING
 from profnb.causes.compiled_again import SAME_SHAPES, find_compiled_again
-from profnb.causes.numbers import LONG_OP_PS, QUARTER, SELDOM
+from profnb.causes.numbers import QUARTER, SELDOM
 from profnb.causes.pieces import (
     ELEMENTWISE,
     Pieces,
@@ -41,7 +41,7 @@ from profnb.subjects.advising import (
     period_ps,
     share_of,
 )
-from profnb.subjects.ops.op_execution import find_growth, find_loop
+from profnb.subjects.ops.op_execution import LONG_OP_PS, find_growth, find_loop
 from profnb.subjects.ops.op_table import is_of_optimizer
 from profnb.subjects.study import Study
 from profnb.trace.names import is_host_collective, is_packing, packing_scopes
@@ -352,7 +352,7 @@ def loops_of_small_ops(model: Model, study: Study) -> Proposals:
     Not the loop of a recurrent layer, each of whose turns needs the one before.
     """
     tree = model.tree
-    loop = find_loop(study, LONG_OP_PS)
+    loop = find_loop(study)
     steps = [row for row in model.main_steps if tree.kind[row] != parts.VALIDATION]
     if loop is None or loop.turns < 2 or loop.is_recurrent or not steps:
         return

@@ -5,23 +5,14 @@ Numbers of a file are not trusted: it may be another version's, or damaged.
 
 import shutil
 from array import array
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from tempfile import gettempdir
-from typing import Any, ClassVar
+from typing import Any
 
-from profnb.capture.journal.journal import (
-    BEGIN,
-    LISTS,
-    LOOKS,
-    MACHINE,
-    STACKS,
-    STEPS,
-    TRACE,
-    VERSIONS,
-)
+from profnb.capture.journal.journal import LISTS, LOOKS, MACHINE, STACKS, STEP_WORDS, STEPS
 from profnb.capture.journal.journal_file import Newest, as_json, read_journal
 from profnb.capture.machine.machine_watch import BoardRecords, MachineRecords
 from profnb.capture.parts.cell_division import CellCounts, divide_cell
@@ -30,12 +21,13 @@ from profnb.capture.parts.stack_parts import part_of_stack
 from profnb.capture.recording import Recording
 from profnb.capture.source.source_records import StackRecords
 from profnb.capture.source.user_code import is_user_file
-from profnb.capture.step_records import COLUMNS, KINDS, KerasRunSeen, StepLog
+from profnb.capture.step_records import KINDS, KerasRunSeen, StepLog
 from profnb.core.errors import TraceFormatError
 from profnb.core.safe_files import ours_alone
 
 _MODULE = "<module>"
-_NS, _MOST_RUNS, _MOST_STACKS = 1 << 60, 100_000, 500_000
+_NS, _MOST_RUNS, _MOST_STACKS, _MOST_STEPS = 1 << 60, 100_000, 500_000, 1 << 20
+_STEPS_HEAD = 24  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,77 +83,76 @@ class _Kept:
     """What a journal's records hold, one after the other."""
 
     def __init__(self) -> None:
-        self.begin: dict[str, Any] = {}
         self.log, self.looks, self.machine = StepLog(), StackRecords(), MachineRecords()
-        self.stacks: dict[int, tuple[int, ...]] = {}
+        self.stacks: dict[int, list[int]] = {}
         self.lists: dict[str, list[Any]] = {}
-        self.cells: dict[str, int] = {}
-        self.recording, self.trace = Recording(), ""
 
     def add(self, kind: bytes, content: bytes) -> None:
-        """Add a record; of a kind that is not known nothing."""
-        if kind == STEPS:
-            _add_steps(self.log, _numbers(content), self.lists.get("names", []))
+        """Add a record, behind the lists that it names things of; of a kind that is not known nothing."""
+        if kind == LISTS:
+            for name, items in as_json(content).items():
+                self.lists.setdefault(name, []).extend(items)
+        elif kind == STEPS:
+            _add_steps(self.log, content, self.lists.get("names", []))
         elif kind == LOOKS:
             numbers = _numbers(content)
             half = len(numbers) // 2
             self.looks.time_ns.extend(numbers[:half])
             self.looks.stack.extend(numbers[half:].tolist())
-        elif (read := self._READERS.get(kind)) is not None:
-            read(self, as_json(content))
-
-    def _add_begin(self, values: dict[str, Any]) -> None:
-        self.begin = values
-
-    def _add_lists(self, values: dict[str, list[Any]]) -> None:
-        for name, items in values.items():
-            self.lists.setdefault(name, []).extend(items)
-
-    def _add_stacks(self, values: dict[str, Any]) -> None:
-        self.stacks |= {int(row): tuple(stack) for row, stack in values["stacks"].items()}
-        self.looks.frames.extend(_frame(frame) for frame in values["frames"])
-        self.cells |= {str(name): int(number) for name, number in values["cells"].items()}
-
-    def _add_machine(self, values: dict[str, Any]) -> None:
-        _add_look(self.machine, **values)
-
-    def _add_versions(self, values: dict[str, Any]) -> None:
-        versions = {str(name): str(version) for name, version in values.items()}
-        self.recording.environment = versions
-
-    def _add_trace(self, values: dict[str, Any]) -> None:
-        self.trace = str(values["path"])
-        self.recording.window_ns = int(values["window_ns"])
-        self.recording.closed_by = values["closed_by"]
-
-    _READERS: ClassVar[dict[bytes, Callable[..., None]]] = {
-        BEGIN: _add_begin, LISTS: _add_lists, STACKS: _add_stacks, MACHINE: _add_machine,
-        VERSIONS: _add_versions, TRACE: _add_trace
-    }  # fmt: skip
+        elif kind == STACKS:
+            rest = iter(_numbers(content))
+            for row, length in zip(rest, rest, strict=False):
+                self.stacks[row] = list(islice(rest, length))
+        elif kind == MACHINE:
+            _add_look(self.machine, self.lists.get("boards", []), *_numbers(content))
 
     def name_stacks(self, newest: int) -> None:
         """Give looks their stacks; one that was not kept is an empty one."""
         looks = self.looks
+        codes = {
+            int(number): (str(name), str(file), int(first), list(lines))
+            for number, name, file, first, lines in self.lists.get("codes", ())
+        }
+        frames: dict[tuple[str, str, int, int], int] = {}
+        rows: dict[tuple[int, int], int] = {}  # by code and instruction: they stand in many stacks
         count = min(max(newest, max(looks.stack, default=0)), _MOST_STACKS) + 1
         for row in range(count):
-            frames = self.stacks.get(row, ())
-            looks.stacks.append(tuple(at for at in frames if 0 <= at < len(looks.frames)))
+            key = self.stacks.get(row, [])
+            places = zip(key[-2::-2], key[::-2], strict=True)  # the outermost first
+            stack = []
+            for place in places:
+                if place[0] in codes and place not in rows:
+                    name, file, first, lines = codes[place[0]]
+                    frame = name, file, first, _line_at(lines, place[1]) or first
+                    rows[place] = frames.setdefault(frame, len(frames))
+                if place in rows:
+                    stack.append(rows[place])
+            looks.stacks.append(tuple(stack))
+        looks.frames.extend(frames)
 
 
 def _read(newest: Newest, records: list[tuple[bytes, bytes]]) -> DeadCell:
     kept = _Kept()
-    for kind, content in records:
+    for kind, content in sorted(records, key=lambda record: record[0] != LISTS):
         kept.add(kind, content)
-    begin, log, looks, recording = kept.begin, kept.log, kept.looks, kept.recording
-    if not begin:
+    log, looks, recording = kept.log, kept.looks, Recording()
+    if "begin" not in kept.lists:
         raise TraceFormatError("a journal that was cut")
+    (begin,) = kept.lists["begin"]
     looks.begin_ns, looks.base = begin["began_ns"], begin["base"]
     kept.name_stacks(newest.stack)
     _fill(log, kept.lists)
     end_ns = max(newest.time_ns, begin["began_ns"] + 1)
     ours = [(str(name), int(at), int(end)) for name, at, end in kept.lists.get("ours", ())]
     cell = divide_cell(CellCounts(begin["began_ns"], end_ns, log, ours), looks)
-    recording.cell = replace(cell, cells=kept.cells)
+    cells = {str(name): int(number) for name, number in kept.lists.get("cells", ())}
+    recording.cell = replace(cell, cells=cells)
+    for versions in kept.lists.get("versions", ()):
+        recording.environment = {str(name): str(version) for name, version in versions.items()}
+    trace = None
+    for written in kept.lists.get("trace", ()):
+        trace, recording.closed_by = _trace_at(str(written["path"])), written["closed_by"]
+        recording.window_ns = int(written["window_ns"])
     recording.steps, recording.wall_ns = log.records(), end_ns - begin["began_ns"]
     recording.overhead_ns = sum(end - at for _, at, end in ours)
     kept.machine.end_ns = end_ns
@@ -178,9 +169,9 @@ def _read(newest: Newest, records: list[tuple[bytes, bytes]]) -> DeadCell:
         next((_title(key) for key in reversed(part.path) if key.kind not in (LINES, CELL)), ""),
         "" if name == _MODULE else name,
         line,
-        kept.cells.get(file, 0),
+        cells.get(file, 0),
         int(begin["warmup_steps"]),
-        _trace_at(kept.trace) if kept.trace else None,
+        trace,
     )
 
 
@@ -194,19 +185,24 @@ def _numbers(content: bytes) -> "array[int]":
     return numbers
 
 
-def _frame(frame: list[Any]) -> tuple[str, str, int, int]:
-    name, file, first, line = frame
-    return str(name), str(file), int(first), int(line)
+def _line_at(lines: list[Any], offset: int) -> int:
+    """The line of an instruction; 0 where that is not known."""
+    return int(next((line for begin, end, line in lines if begin <= offset < end), 0) or 0)
 
 
-def _add_steps(log: StepLog, numbers: "array[int]", names: list[str]) -> None:
+def _add_steps(log: StepLog, content: bytes, names: list[str]) -> None:
     """Add steps, and forget those that they came in place of."""
-    first, count = numbers[:2]
-    if first > len(log) or len(numbers) != 2 + count * len(COLUMNS) or count < 0:
+    import numpy as np
+
+    first, count, is_uneven = _numbers(content[:_STEPS_HEAD])
+    if not (0 <= first <= len(log) and 0 < count <= _MOST_STEPS):
         raise TraceFormatError("steps out of order")
+    words = np.frombuffer(content[_STEPS_HEAD:], np.uint16)
+    steps = np.tile(words[:STEP_WORDS], (count, 1))
+    uneven = [at for at in range(STEP_WORDS) if is_uneven >> at & 1]
+    steps[:, uneven] = words[STEP_WORDS:].reshape(len(uneven), count).T
     log.truncate(first)
-    columns = [numbers[2 + at * count : 2 + (at + 1) * count] for at in range(len(COLUMNS))]
-    for begin, end, name, kind, *others in zip(*columns, strict=True):
+    for begin, end, name, kind, *others in steps.view(np.int64).tolist():
         is_step = 0 <= begin <= end < _NS and 0 <= kind < len(KINDS) and 0 <= name < len(names)
         if not is_step or not 0 <= others[-1] < _MOST_RUNS:
             raise TraceFormatError("a step with impossible times")
@@ -222,7 +218,7 @@ def _fill(log: StepLog, lists: dict[str, list[Any]]) -> None:
     log.failed.extend((str(name), int(at), int(end)) for name, at, end in lists.get("failed", ()))
 
 
-def _add_look(records: MachineRecords, began_ns: int, boards: list[Any], values: list[int]) -> None:
+def _add_look(records: MachineRecords, boards: list[Any], began_ns: int, *values: int) -> None:
     """Add a look at the machine, in the order of its columns."""
     records.begin_ns = began_ns
     if not len(records):

@@ -11,10 +11,9 @@ import os
 import threading
 import time
 from array import array
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from tempfile import gettempdir
 from types import CodeType
@@ -23,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 from profnb.capture.environment import imported_versions
 from profnb.capture.machine.machine_watch import MISSING, MachineRecords
 from profnb.capture.machine.memory_limits import find_limit, resident_bytes
-from profnb.capture.source.stacks import Looks, Sampler, line_at
 from profnb.capture.source.user_code import is_own_file, is_user_file, number_cells
+from profnb.capture.step_records import WIDTH
 from profnb.core.safe_files import keep_a_day
 from profnb.core.sharing import short_path
 
@@ -32,15 +31,15 @@ if TYPE_CHECKING:
     from profnb.capture.journal.journal_file import JournalFile, Newest
     from profnb.capture.parts.cell_counters import OwnTime
     from profnb.capture.recording import Recording
+    from profnb.capture.source.stacks import Sampler
     from profnb.capture.step_records import StepLog
     from profnb.core.options import CaptureOptions
 
-BEGIN, LISTS, STEPS, LOOKS, STACKS, MACHINE, TRACE, VERSIONS = (
-    bytes([code]) for code in b"BRSLFMTV"
-)
+LISTS, STEPS, LOOKS, STACKS, MACHINE = (bytes([code]) for code in b"RSLFM")
 _WRITES_APART_S = 0.8  # an answer tells all but the last second
 _DISK_PATIENCE_S = 1.0  # for a disk that does not answer, as the cell ends
-_MOST_STACKS, _MOST_FRAMES = 4, 30  # new ones of one write: the others come with the next
+_MOST_STACKS = 12  # new ones of one write: the others come with the next
+STEP_WORDS = WIDTH * 4  # of 16 bits
 _LAST_STEP_BYTES, _THINNING = 6 << 20, 1000  # from there on no more steps are written
 
 
@@ -77,14 +76,25 @@ class Journal:
         self.took_s = 0.0  # processor time of the thread
         self._began_ns = self._sequence = self._peak_bytes = self._sampled_ns = 0
         self._step_ends = array("q")  # of the steps that are written, whose begin may be taken back
-        self._names: dict[str, int] = {}
-        self._looks = self._stacks = self._named = self._user_files = 0
-        self._frames: dict[tuple[int, int], int] = {}  # the row of each that was seen
-        self._rows: dict[tuple[int, int], int] = {}  # of each that is written
-        self._files: dict[str, str] = {}
-        self._lengths: dict[str, int] = {}
-        self._has_trace = False
-        self._versions: dict[str, str] = {}
+        self._looks = self._stacks = self._stack = self._user_files = 0
+        self._met: set[int] = set()  # code by its id
+        self._titles: dict[str, str] = {}  # of files; "" for profnb's
+        self._lists: Mapping[str, list[Any]] = {
+            "begin": [],
+            "names": log.names,
+            "runs": log.runs,
+            "run_spans": log.run_spans,
+            "failed": log.failed,
+            "ended_at": log.ended_at,
+            "ended_epoch": log.ended_epoch,
+            "ours": own_time.spans,
+            "codes": [],
+            "cells": [],
+            "boards": [],
+            "trace": [],
+            "versions": [],
+        }
+        self._lengths = dict.fromkeys(self._lists, 0)  # of what is written
 
     def start(self) -> None:
         """Begin to write; where no file can be made, or no thread started, nothing is kept."""
@@ -94,15 +104,17 @@ class Journal:
             self._file = JournalFile()
             self._began_ns = time.perf_counter_ns()
             limit = find_limit()
-            begin = {
-                "began_ns": self._began_ns,
-                "base": self._sampler.base,
-                "warmup_steps": self._options.warmup_steps,
-                "limit_bytes": MISSING if limit is None else limit.limit_bytes,
-                "limit_of": "" if limit is None else limit.of,
-            }
-            self._file.append_json(BEGIN, begin)
-            self._file.commit(self._newest(self._began_ns, 0, 0))
+            self._lists["begin"].append(
+                {
+                    "began_ns": self._began_ns,
+                    "base": self._sampler.base,
+                    "warmup_steps": self._options.warmup_steps,
+                    "limit_bytes": MISSING if limit is None else limit.limit_bytes,
+                    "limit_of": "" if limit is None else limit.of,
+                }
+            )
+            self._write_lists(self._file)
+            self._file.commit(self._newest(self._began_ns, 0))
             self._thread = threading.Thread(target=self._write_on, name="profnb", daemon=True)
             self._thread.start()
 
@@ -138,159 +150,134 @@ class Journal:
 
     def _write(self, file: JournalFile) -> None:
         now = time.perf_counter_ns()
-        self._write_lists(file)
         steps = self._write_steps(file)
-        stack = self._write_looks(file)
+        self._write_looks(file)
         self._write_machine(file, now)
-        if not self._has_trace:
-            self._write_trace(file)
-        versions = imported_versions()
-        if versions != self._versions:
-            self._versions = versions
-            file.append_json(VERSIONS, versions)
-        file.commit(self._newest(now, steps, stack))
+        if not self._lists["trace"]:
+            self._find_trace()
+        if (versions := imported_versions()) not in self._lists["versions"][-1:]:
+            self._lists["versions"].append(versions)
+        self._write_lists(file)  # with all that the records above name
+        file.commit(self._newest(now, steps))
 
-    def _newest(self, now: int, steps: int, stack: int) -> Newest:
+    def _newest(self, now: int, steps: int) -> Newest:
         """Say where the cell stands: how many steps have ended, what runs, how much memory there is."""
         from profnb.capture.journal.journal_file import Newest
 
-        resident = resident_bytes()
-        if resident is None:
-            resident = next(iter(self._machine().resident_bytes[-1:]), MISSING)
+        resident = next(iter(self._machine().resident_bytes[-1:]), MISSING)
+        if resident == MISSING:
+            resident = resident_bytes() or MISSING
         self._peak_bytes = max(self._peak_bytes, resident)
         self._sequence += 1
-        last = self._log.latest(1)
-        ended = self._step_ends[-1] if self._step_ends else 0
-        ended = max(ended, last[0][0] if last else 0)
+        ended = next(iter(self._log.since(-1)[1:2]), 0)
         peak, epoch_ns = self._peak_bytes, time.time_ns()
-        return Newest(self._sequence, now, epoch_ns, steps, ended, resident, peak, stack)
+        return Newest(self._sequence, now, epoch_ns, steps, ended, resident, peak, self._stack)
 
     def _write_lists(self, file: JournalFile) -> None:
         """Write what was added to lists that only grow."""
-        log, added = self._log, {}
-        listed: Mapping[str, list[Any]] = {
-            "runs": log.runs,
-            "run_spans": log.run_spans,
-            "failed": log.failed,
-            "ended_at": log.ended_at,
-            "ended_epoch": log.ended_epoch,
-            "ours": self._own_time.spans,
-        }
-        for name, values in listed.items():
-            first = self._lengths.get(name, 0)
-            new = values[first:]
-            if new:
-                self._lengths[name] = first + len(new)
+        added = {}
+        for name, values in self._lists.items():
+            if new := values[self._lengths[name] :]:
+                self._lengths[name] += len(new)
                 added[name] = new
         if added:
             file.append_json(LISTS, added)
 
     def _write_steps(self, file: JournalFile) -> int:
         """Write the steps since the last one written that still stands; how many have ended."""
-        ends, named, back = self._step_ends, len(self._names), 1
+        ends, back = self._step_ends, 1
         if file.is_full or file.size > _LAST_STEP_BYTES:
             return len(self._log)
-        columns = self._log.since(max(len(ends) - 1, 0), self._names)
-        while ends and columns[1][:1] != ends[-1:]:
+        cells = self._log.since(max(len(ends) - 1, 0))
+        while ends and cells[1:2] != ends[-1:]:
             del ends[-back:]
             back *= 2
-            columns = self._log.since(max(len(ends) - 1, 0), self._names)
+            cells = self._log.since(max(len(ends) - 1, 0))
         first = len(ends)
-        columns = [column[min(first, 1) :] for column in columns]
-        if new := list(self._names)[named:]:
-            file.append_json(LISTS, {"names": new})
-        if columns[1]:
-            ends.extend(columns[1])
-            file.append(STEPS, b"".join((array("q", (first, len(columns[1]))), *columns)))
+        if new := cells[min(first, 1) * WIDTH :]:
+            ends.extend(new[1::WIDTH])
+            file.append(STEPS, _packed(first, new))
         return len(ends)
 
-    def _write_looks(self, file: JournalFile) -> int:
-        """Write new looks and stacks; the row of the newest."""
-        looks = self._sampler.since(self._looks, self._stacks)
+    def _write_looks(self, file: JournalFile) -> None:
+        """Write new looks, and new stacks with the code in them."""
+        first = self._stacks
+        looks = self._sampler.since(self._looks, first)
         self._looks += len(looks.time_ns)
         if looks.time_ns:
             file.append(LOOKS, looks.time_ns.tobytes() + array("q", looks.stack).tobytes())
-            self._named = looks.stack[-1]
-        frames: list[Any] = []
-        cells: dict[str, int] = {}
-        rows_of = partial(self._rows_of, looks=looks, frames=frames, cells=cells)
-        first, stacks = self._stacks, {}
-        if self._named >= first:  # what runs now comes first
-            stacks[self._named] = list(rows_of(looks.keys[self._named - first]))
-        for row, key in islice(enumerate(looks.keys, first), _MOST_STACKS):
-            if len(frames) > _MOST_FRAMES:
-                break
-            stacks[row] = list(rows_of(key))
-            self._stacks += 1
+            self._stack = looks.stack[-1]
+        stacks = dict(islice(enumerate(looks.keys, first), _MOST_STACKS))
+        self._stacks += len(stacks)
+        if self._stack >= first:  # what runs now
+            stacks[self._stack] = looks.keys[self._stack - first]
         if stacks:
-            file.append_json(STACKS, {"stacks": stacks, "frames": frames, "cells": cells})
-        return self._named
+            numbers = ((row, len(key), *key) for row, key in stacks.items())
+            file.append(STACKS, array("q", chain.from_iterable(numbers)).tobytes())
+            for code in {code for key in stacks.values() for code in key[::2]} - self._met:
+                self._met.add(code)
+                self._add_code(code, looks.codes[code])
 
-    def _rows_of(
-        self, key: tuple[int, ...], looks: Looks, frames: list[Any], cells: dict[str, int]
-    ) -> Iterable[int]:
-        """The rows of a stack's frames, the outermost first; new frames are added."""
-        for at in range(len(key) - 2, -1, -2):
-            place = key[at], key[at + 1]
-            row = self._frames.get(place)
-            if row is None:
-                row = self._frames[place] = self._row_of(place, looks, frames, cells)
-            if row != MISSING:
-                yield row
-
-    def _row_of(
-        self, place: tuple[int, int], looks: Looks, frames: list[Any], cells: dict[str, int]
-    ) -> int:
-        """The row of a frame, all lines of a library's function in one; none for profnb's."""
-        code = looks.codes[place[0]]
-        if is_own_file(code.co_filename):
-            return MISSING
-        is_users = is_user_file(code.co_filename)
-        place = place[0], place[1] if is_users else MISSING
-        row = self._rows.get(place)
-        if row is None:
-            row = self._rows[place] = len(self._rows)
-            line = line_at(code, place[1]) if is_users else code.co_firstlineno
-            name = str(getattr(code, "co_qualname", code.co_name))
-            frames.append((name, self._file_name(code, cells), code.co_firstlineno, line))
-        return row
-
-    def _file_name(self, code: CodeType, cells: dict[str, int]) -> str:
-        """What a file is called: a library's by its place among packages, one of the user's by a number."""
+    def _add_code(self, number: int, code: CodeType) -> None:
+        """List code with its lines, a library's without, profnb's not at all."""
         file = code.co_filename
-        name = self._files.get(file)
-        if name is None and is_user_file(file):
-            self._user_files += 1
-            name = self._files[file] = f"file {self._user_files}"
-            number = number_cells().get(file)
-            if number is not None:
-                cells[name] = number
-        elif name is None:
-            name = self._files[file] = file if file.startswith("<") else short_path(file)
-        return name
+        title = self._titles.get(file)
+        if title is None:
+            title = self._titles[file] = self._title_of(file)
+        if title:
+            name = str(getattr(code, "co_qualname", code.co_name))
+            lines = list(code.co_lines()) if is_user_file(file) else []
+            self._lists["codes"].append((number, name, title, code.co_firstlineno, lines))
+
+    def _title_of(self, file: str) -> str:
+        """What a file is called: a library's by its place among packages, one of the user's by a number."""
+        if is_own_file(file):
+            return ""
+        if not is_user_file(file):
+            return file if file.startswith("<") else short_path(file)
+        self._user_files += 1
+        title = f"file {self._user_files}"
+        number = number_cells().get(file)
+        if number is not None:
+            self._lists["cells"].append((title, number))
+        return title
 
     def _write_machine(self, file: JournalFile, now: int) -> None:
         """Write the newest look at the machine, the seldomer the longer the cell has run."""
         records = self._machine()
-        count = min(map(len, records.columns()), default=0)
+        columns = records.columns()
+        count = min(map(len, columns), default=0)
         if not count or now - self._sampled_ns < (now - self._began_ns) // _THINNING:
             return
         if records.time_ns[count - 1] <= self._sampled_ns:
             return
         self._sampled_ns = records.time_ns[count - 1]
-        boards = [(board.name, board.index, board.memory_bytes) for board in records.boards]
-        values = [column[count - 1] for column in records.columns()]
-        looked = {"began_ns": records.begin_ns, "boards": boards, "values": values}
-        file.append_json(MACHINE, looked)
+        new = records.boards[len(self._lists["boards"]) :]
+        self._lists["boards"].extend((board.name, board.index, board.memory_bytes) for board in new)
+        values = (column[count - 1] for column in columns)
+        file.append(MACHINE, array("q", (records.begin_ns, *values)).tobytes())
 
-    def _write_trace(self, file: JournalFile) -> None:
-        """Write where the trace is, once it is in a folder of ours, which then outlives the process."""
+    def _find_trace(self) -> None:
+        """Tell where the trace is, once it is in a folder of ours, which then outlives the process."""
         path, folder = self._recording.path, self._recording.folder
         if path is None or folder is None or not path.is_relative_to(folder):
             return
-        self._has_trace = True
         with suppress(OSError, ValueError):
             keep_a_day(Path(folder))
             name = os.fspath(path.relative_to(gettempdir()))
             window_ns, closed_by = self._recording.window_ns, self._recording.closed_by
-            file.append_json(TRACE, {"path": name, "window_ns": window_ns, "closed_by": closed_by})
+            self._lists["trace"].append(
+                {"path": name, "window_ns": window_ns, "closed_by": closed_by}
+            )
+
+
+def _packed(first: int, cells: array[int]) -> bytes:
+    """Steps as a first one and what differs: numbers in words of 16 bits, most of which are all alike.
+
+    Without arithmetic, and in few calls that keep the interpreter: NumPy's would give it away.
+    """
+    words = array("H", cells.tobytes())
+    columns = [words[at::STEP_WORDS] for at in range(STEP_WORDS)]
+    uneven = [at for at, column in enumerate(columns) if column != column[:1] * len(column)]
+    head = array("q", (first, len(columns[0]), sum(1 << at for at in uneven)))
+    return b"".join((head, words[:STEP_WORDS], *(columns[at] for at in uneven)))

@@ -1,12 +1,12 @@
 """The file of a journal: records that are appended, two places for what is newest, and who still writes it.
 
 A process may be killed at any moment. What it had handed to the system by then stays, so the records of a
-write are whole, or the last ones, and cut; they have a length and a checksum. Two places at the begin hold
-the newest state, the older one is written over. So a full disk, or a file that has reached its bound, ends
-the records only.
+write are whole, or the last ones, and cut; they have a length and a checksum. The newest state is one of
+them. A full disk, or a file that has reached its bound, ends the records: then two places at the begin hold
+that state, the older one is written over.
 
-The records of a write are compressed together and handed over at once: each call to the system gives the
-interpreter away and has to get it back from the code that runs.
+The records of a write are handed over at once: each call to the system gives the interpreter away and has to
+get it back from the code that runs.
 
 Nothing is mapped into memory: to write to a mapped page for which a full disk has no room ends the process.
 
@@ -34,12 +34,12 @@ from profnb.core.errors import TraceFormatError
 from profnb.core.safe_files import ours_alone, read_whole
 
 MOST_BYTES = 8 << 20
-_MAGIC, _VERSION = b"profnbJ", 2
+_MAGIC, _VERSION = b"profnbJ", 3
 _SUFFIX = ".profnb-journal"
 _KEPT_S = 86_400.0
-_MOST_UNPACKED = 64 << 20
 _HEAD = struct.Struct("<II")  # of what one write appends: length, checksum
 _RECORD = struct.Struct("<cI")  # kind, length
+_NEWEST_STATE = b"N"
 _PLACE, _PLACES, _FIRST_RECORD = 128, (64, 192), 320
 _PROCESS_BEGAN = time.time_ns()  # a process' id may be that of one that died, as in a container
 
@@ -110,15 +110,17 @@ class JournalFile:
         self.append(kind, json.dumps(value, default=asdict).encode())
 
     def commit(self, newest: Newest) -> None:
-        """Append what was added, and write the newest state over the one before the last."""
-        if self._added and not self.is_full:
-            payload = zlib.compress(self._added, 1)
-            self.is_full = not self._append(_HEAD.pack(len(payload), zlib.crc32(payload)) + payload)
-        self._added.clear()
+        """Append what was added and the newest state; that alone, over the last but one, to a full file."""
         packed = _NEWEST.pack(*newest)
-        with suppress(OSError):
-            place = _PLACES[newest.sequence % 2]
-            os.pwrite(self._file, _SUM.pack(zlib.crc32(packed)) + packed, place)
+        if not self.is_full:
+            self.append(_NEWEST_STATE, packed)
+            head = _HEAD.pack(len(self._added), zlib.crc32(self._added))
+            self.is_full = not self._append(head + self._added)
+        self._added.clear()
+        if self.is_full:
+            with suppress(OSError):
+                place = _PLACES[newest.sequence % 2]
+                os.pwrite(self._file, _SUM.pack(zlib.crc32(packed)) + packed, place)
 
     def _append(self, block: bytes) -> bool:
         """Append to the file; whether it is there: nothing follows what was cut."""
@@ -193,7 +195,7 @@ def read_journal(path: Path) -> tuple[Newest, list[tuple[bytes, bytes]]]:
     """Read what a journal has, up to where it was cut.
 
     Returns:
-        The newest state, and kind and unpacked content of each record.
+        The newest state, and kind and content of each record.
 
     Raises:
         TraceFormatError: It is none, of another version, or cut before anything was kept.
@@ -202,10 +204,13 @@ def read_journal(path: Path) -> tuple[Newest, list[tuple[bytes, bytes]]]:
         whole = read_whole(path, MOST_BYTES).tobytes()
         if not whole.startswith(_MAGIC + bytes([_VERSION])):
             raise TraceFormatError("another version, or no journal")
+        records = list(_records(whole))
         states = [state for place in _PLACES for state in _newest_at(whole, place)]
+        packed = [each for kind, each in records if kind == _NEWEST_STATE]
+        states += [Newest(*_NEWEST.unpack(each)) for each in packed if len(each) == _NEWEST.size]
         if not states:
             raise TraceFormatError("a journal that was cut")
-        return max(states, key=lambda state: state.sequence), list(_records(whole))
+        return max(states, key=lambda state: state.sequence), records
 
 
 def _newest_at(whole: bytes, place: int) -> Iterator[Newest]:
@@ -215,18 +220,13 @@ def _newest_at(whole: bytes, place: int) -> Iterator[Newest]:
 
 
 def _records(whole: bytes) -> Iterator[tuple[bytes, bytes]]:
-    at, unpacked = _FIRST_RECORD, 0
+    at = _FIRST_RECORD
     while at + _HEAD.size <= len(whole):
         length, checksum = _HEAD.unpack_from(whole, at)
-        at += _HEAD.size
-        payload = whole[at : at + length]
-        at += length
-        if len(payload) < length or zlib.crc32(payload) != checksum:
+        at += _HEAD.size + length
+        content = whole[at - length : at]
+        if len(content) < length or zlib.crc32(content) != checksum:
             return
-        content = zlib.decompressobj().decompress(payload, _MOST_UNPACKED)
-        unpacked += len(content)
-        if unpacked > _MOST_UNPACKED:
-            raise TraceFormatError("more than a journal holds")
         yield from _records_of(content)
 
 

@@ -288,9 +288,7 @@ class MachineWatch:
         looking = threading.Thread(target=self._look_on, name="profnb", daemon=True)
         try:
             if any(_is_there(name) for name, _ in _READERS):
-                with suppress(
-                    RuntimeError
-                ):  # no thread more can start: the user's code comes first
+                with suppress(RuntimeError):  # no thread more can start
                     looking.start()
             yield
         finally:

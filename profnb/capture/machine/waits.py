@@ -200,7 +200,6 @@ def watch_network_files(records: NetworkFiles, is_wanted: Callable[[], bool]) ->
 
 
 def _look(records: NetworkFiles, mounts: dict[str, str], files: set[str]) -> None:
-    """Count one look."""
     places: set[str] = set()
     with suppress(OSError):
         for opened in list(OPEN_FILES.iterdir()):

@@ -38,22 +38,21 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from functools import cache, partial
-from hashlib import sha1
+from functools import partial
+from operator import sub
 from types import CodeType
 from typing import Any
 
 from profnb.capture import seams
-from profnb.capture.hooks import Library, watched_call
+from profnb.capture.hook_clock import hook_clock
+from profnb.capture.hooks import Library
 from profnb.capture.signals import OwnFaults
 from profnb.capture.source.source_records import TurnRecords
 from profnb.capture.source.user_code import is_own_file
 from profnb.capture.step_records import CALL, KINDS, TAPE, USER, OpenStep, StepLog
 
-# 13 ms, once a process; 12 us a call, as behind a step of TensorFlow's.
-_COUNTED, _CACHE_BYTES = 5, 4 << 20
+_CLOCKED_EACH = 16  # steps
 MARKER = "profnb_marker"  # the metadata that tells our markers from the user's
 
 
@@ -110,9 +109,12 @@ class OpenSteps:
         self.batch: OpenStep | None = None
         self.runs: dict[str, int] = {}
         self.is_in_run = self.counts_only = False
+        # What hooks had taken as each step that is clocked began, and as it began to count only.
+        self._took_ns: list[int] = []
+        self._counted_from, self._clocked_row = sys.maxsize, -1
         self._marking_ns: dict[int, int] = {}  # by row, what marking took outside of a traced step
         self._to_report: int | None = None
-        self._traced: dict[str, int] = {}  # by name, how many were recorded under trace
+        self._traced: dict[str, int] = {}  # how many were recorded under trace
         self._total_ns: dict[str, int] = {}
 
     def is_here(self) -> bool:
@@ -155,12 +157,12 @@ class OpenSteps:
         # What a callback calls is the callback's, and no step.
         if self.gaps.is_on and not (self.is_in_run and kind == CALL):
             self.gaps.end()
-        settled, _, late = self.log.stored
         span = OpenStep()
         span.marker, span.kind, span.name = marker, kind, name
-        span.first_record = first = settled + len(late)
+        span.first_record = first = len(self.log)
         span.was_traced = not self.counts_only and self.is_tracing()
         span.step_num = first if step_num is None else step_num
+        self.clock_hooks(first)
         span.begin_ns = time.perf_counter_ns()
         return span
 
@@ -207,6 +209,33 @@ class OpenSteps:
         traced = [took for row, took in self._marking_ns.items() if took and row < len(self.log)]
         return sum(traced) // max(len(traced), 1)
 
+    def count_only(self) -> None:
+        """Record no trace from here on."""
+        self.counts_only, self._counted_from = True, len(self._took_ns)
+        self._took_ns.append(hook_clock.took_ns[self.thread])
+        self._clocked_row = len(self.log) + 1 - _CLOCKED_EACH  # the next: the window closes in this
+        hook_clock.is_on = False
+
+    def clock_hooks(self, row: int) -> None:
+        """Clock the hooks of a step and those between it and the next; behind the window, of a few."""
+        if row >= self._clocked_row + (_CLOCKED_EACH if self.counts_only else 1):
+            self._took_ns.append(hook_clock.took_ns[self.thread])
+            self._clocked_row = row
+        hook_clock.is_on = row == self._clocked_row
+
+    @property
+    def hooks_ns(self) -> tuple[int, int]:
+        """What hooks took for each step that was only counted, and for each before; 0 for none.
+
+        Means without the largest, in which a profiler may have begun or a run ended.
+        """
+        took, at = [*self._took_ns, hook_clock.took_ns[self.thread]], self._counted_from
+        longer = list(map(sub, took[1:], took))
+        counted, before = (
+            sorted(each)[:-1] for each in (longer[at + 1 :], longer[: max(at - 1, 0)])
+        )
+        return sum(counted) // max(len(counted), 1), sum(before) // max(len(before), 1)
+
     def fail(self, span: OpenStep, end_ns: int) -> None:
         """It ended with an exception, and is no step; what it is part of fails instead of it."""
         if self.batch is None and not self.stack:
@@ -216,38 +245,13 @@ class OpenSteps:
         """Tell of the last step, which may close the window and take a while."""
         steps, self._to_report = self._to_report, None
         if steps is not None:
+            begin_ns = time.perf_counter_ns()
             self.on_step(steps)
+            hook_clock.took_ns[self.thread] -= (
+                time.perf_counter_ns() - begin_ns
+            )  # closing is no hook's
             if not self.gaps.is_on and time.perf_counter_ns() >= self.gaps.next_ns:
                 self.gaps.begin()
-
-
-@cache
-def counting_ns() -> int:
-    """Measure counting a call, as it is behind one that waited: another thread used the caches.
-
-    0 where no thread can be started any more, as the process ends.
-    """
-    opened, spans, took = OpenSteps(lambda: False, lambda _: None), [], []
-    opened.counts_only = True
-    used = bytes(_CACHE_BYTES)
-    try:
-        with (
-            ThreadPoolExecutor(1) as other,
-            watched_call(
-                lambda: None,
-                before=lambda: spans.append(opened.begin(None, CALL, "")),
-                after=lambda: opened.record(spans.pop(), time.perf_counter_ns()),
-                hook_failed=lambda _: None,
-            ) as counted,
-        ):
-            for _ in range(_COUNTED):
-                other.submit(sha1, used).result()
-                begin_ns = time.perf_counter_ns()
-                counted()
-                took.append(time.perf_counter_ns() - begin_ns)
-    except RuntimeError:
-        return 0
-    return sorted(took)[_COUNTED // 2]
 
 
 def add_metadata(trace: Any, **metadata: object) -> None:

@@ -41,7 +41,6 @@ from profnb.capture.step_records import (
     INVOKE,
     KERAS,
     KINDS,
-    MOST_LATE,
     RUN,
     SESSION_RUN,
     TRAIN,
@@ -405,18 +404,16 @@ class SessionRuns:
             As ``run_ended``.
         """
         opened, number = self._open, self._session_runs
-        gaps, (settled, _, late) = opened.gaps, opened.log.stored
-        first = settled + len(late)
+        gaps, log = opened.gaps, opened.log
         if not end_ns:
             run = OpenStep()
             run.name, run.begin_ns = SESSION_RUN, begin_ns
             opened.fail(run, time.perf_counter_ns())
             return True
         self._session_runs = number + 1
+        opened.clock_hooks(len(log))
         if (opened.batch is None and not opened.stack) or not opened.is_inside_step:
-            if len(late) >= MOST_LATE:
-                late = opened.log.truncate(first)
-            late.append((begin_ns, end_ns, SESSION_RUN, _RUN_ROW, False, False, 1, number, 0))
+            log.end_step(len(log), begin_ns, end_ns, SESSION_RUN, _RUN_ROW, 0, 0, 1, number, 0)
             if end_ns >= gaps.next_ns:
                 gaps.begin()
         return not gaps.is_on

@@ -46,16 +46,10 @@ _FAR_LONGER = 5  # as steps/finding/warm_up has it
 _MOST_PARTS_LISTED, _MOST_LINES_OF_CELL = 300, 20
 _LEAST_UNTRACED = 8  # of which a median says what a step takes
 _GOLDEN = 0.618034  # whose multiples lie evenly between whole numbers
-_RECORDING = "tracing"
-_OF_BATCH = 3  # watched calls of a batch of Keras': its begin, its function, its end
+_RECORDING, _THREADS = "tracing", "threads"
 _TIMED_PARTS, _LONG_NS, _MOST_LONG = (parts.CALLBACKS, parts.CHECKPOINTING), 1_000_000, 64
-_SEEN = (
-    parts.BUILDING,
-    parts.CHECKPOINTING,
-    parts.IMPORTS,
-    parts.INPUT,
-    parts.INTERPRETER,
-)  # which nothing counts
+# Which nothing counts.
+_SEEN = parts.BUILDING, parts.CHECKPOINTING, parts.IMPORTS, parts.INPUT, parts.INTERPRETER
 _BATCHES = (parts.TRAIN, parts.VALIDATION, parts.EVALUATION, parts.PREDICT)
 _OF_RUNS = (*_BATCHES, parts.FIRST, parts.SLOW_FIRST)
 _OF_METHODS = (*_BATCHES, parts.AROUND, parts.EPOCH_ENDS, parts.GAPS)
@@ -78,7 +72,9 @@ class CellCounts:
         ours: What profnb did, and when.
         turns: Where turns of eager loops began; recording makes the traced ones longer.
         flying: Batches of JAX that were still computed when Keras was done with them: from when on, and they.
-        hooks_ns: What a watched call takes more.
+        hooks_ns: What hooks took for each untraced step, and for each traced one: behind it, as far as there
+            is room, else in it.
+        threads_ns: What profnb's threads took of a core; each part has its share of it.
     """
 
     begin_ns: int
@@ -87,13 +83,12 @@ class CellCounts:
     ours: Sequence[tuple[str, int, int]] = ()
     turns: TurnRecords = field(default_factory=TurnRecords)
     flying: Sequence[tuple[int, InFlight]] = ()
-    hooks_ns: int = 0
+    hooks_ns: tuple[int, int] = (0, 0)
+    threads_ns: int = 0
 
 
 @dataclass(slots=True)
 class _PartTotals:
-    """One part in the making."""
-
     first_ns: int
     wall_ns: int = 0
     occurrences: int = 0
@@ -103,8 +98,6 @@ class _PartTotals:
 
 
 class _Parts:
-    """The parts in the making."""
-
     def __init__(self) -> None:
         self.rows: dict[_Key, _PartTotals] = {}
         self.tree = CellTree()
@@ -128,6 +121,20 @@ class _Parts:
         if key[0] not in _PARTS_OF_STEPS:
             self.tree.add(path, first_ns, wall_ns, looks)
         return self.add(key, first_ns, wall_ns)
+
+    def charge_threads(self, counts: CellCounts) -> None:
+        """Charge profnb with what its threads took, and each other part with so much less."""
+        rows = [row for key, row in self.rows.items() if key[0] != parts.PROFNB]
+        share = counts.threads_ns / max(counts.end_ns - counts.begin_ns, 1)
+        if not rows or not share:
+            return
+        key, first_ns = (parts.PROFNB, _THREADS), min(row.first_ns for row in rows)
+        whole_ns = sum(row.wall_ns for row in rows)
+        for row in rows:
+            row.wall_ns -= int(row.wall_ns * share)
+            row.longest_ns -= int(row.longest_ns * share)
+        self.add((*key, "", 0), first_ns, whole_ns - sum(row.wall_ns for row in rows))
+        self.tree.add((NodeKey(*key),), first_ns, self.tree.take(share, parts.PROFNB))
 
 
 def divide_cell(
@@ -162,6 +169,7 @@ def divide_cell(
     exact = _votes_of(timed, spans, is_short, paths)
     calls = _divide_between(spans, made, met, is_short, exact, paths)
     _place_steps(spans, made, met, paths)
+    made.charge_threads(counts)
     tree = made.tree.nodes(_count(made, counts.log, spans.gaps), _calls_by_path(counts.log, met))
     return _records(counts, made, calls, tree)
 
@@ -229,19 +237,21 @@ class _Spans:
         flights = [(since, batches.ended_ns) for since, batches in counts.flying]
         landed = [(since, counts.end_ns if at is None else at) for since, at in flights]
         flown = _clipped(landed, counts)
-        edges = [begin, end, *(spans.ravel() for spans in (ours, failed, flown))]
+        self.was_traced = np.asarray(log.column("was_traced"), np.bool_)
+        room_ns = np.append(begin[1:], counts.end_ns) - end
+        of_hooks = np.array(counts.hooks_ns, np.int64)[self.was_traced.astype(np.int64)]
+        hooked = np.stack([end, end + np.minimum(room_ns, of_hooks)], 1)
+        edges = [begin, end, *(spans.ravel() for spans in (ours, failed, flown, hooked))]
         self.edge_ns = np.unique(np.concatenate([*edges, [counts.begin_ns, counts.end_ns]]))
         middle = self.edge_ns[:-1]
         at = np.searchsorted(begin, middle, "right") - 1
         is_step = (at >= 0) & (middle < end[at]) if end.size else np.zeros(middle.size, np.bool_)
         in_own, in_failed, in_flown = (_which(spans, middle) for spans in (ours, failed, flown))
         is_free = (in_own < 0) & (in_failed < 0)
+        is_hooked = is_free & (_which(hooked, middle) >= 0)
         self.step = np.where(is_step & is_free & (in_flown < 0), at, -1)
-        self.is_between = ~is_step & is_free
+        self.is_between = ~is_step & is_free & ~is_hooked
         self.keys, self.key = _keys_of_steps(log, end - begin)
-        self.was_traced = np.asarray(log.column("was_traced"), np.bool_)
-        kind = np.asarray(log.column("kind"))
-        self._calls = np.where(kind == KINDS.index(KERAS), _OF_BATCH, 1)
         self.name, self.end_ns = np.asarray(log.column("name"), np.int64), end
         self.method = [_method_of(one) for one in log.runs]
         self._before = np.searchsorted(end, middle, "right") - 1
@@ -252,7 +262,7 @@ class _Spans:
         self._find_contexts(log)
         self._find_flown(in_flown, end.searchsorted([since for since, _ in flights], "right") - 1)
         took = np.diff(self.edge_ns)
-        self._charge_steps(made, begin, took, counts.hooks_ns)
+        self._charge_steps(made, begin, took, is_hooked, counts)
         # Batches that are still computed are charged with what later steps wait for them.
         for piece in np.flatnonzero(is_step & self.is_flown & is_free).tolist():
             key = (*self.contexts[self.context[piece]], "", 0)
@@ -270,21 +280,24 @@ class _Spans:
                 made.add((part, name, "", 0), int(listed[row, 0]), wall_ns, wall_ns, 1)
                 made.tree.add((NodeKey(part, name),), int(listed[row, 0]), wall_ns)
 
-    def _charge_steps(self, made: _Parts, begin: Int64s, took: Int64s, hooks_ns: int) -> None:
+    def _charge_steps(
+        self, made: _Parts, begin: Int64s, took: Int64s, is_hooked: Bools, counts: CellCounts
+    ) -> None:
         """Charge steps with what they would take without us, and us with the rest.
 
         A traced step is as long as its untraced neighbours of the same kind, on median, where there are such.
         """
+        untraced, ours = ~self.was_traced, Counter(hooks=int(took[is_hooked].sum()))
+        behind_ns = np.bincount(self._before[is_hooked], took[is_hooked], begin.size)[untraced]
+        inside_ns = int(max(counts.hooks_ns[0] - behind_ns.mean(), 0)) if behind_ns.size else 0
         wall = np.zeros(begin.size, np.int64)
         np.add.at(wall, self.step[self.step >= 0], took[self.step >= 0])
-        ours: Counter[str] = Counter()
         for row, key in enumerate(self.keys):
             of_key = self.key == row
             walls, traced = wall[of_key], wall[of_key & self.was_traced]
             whole, longer = int(walls.sum()), _longer(walls, self.was_traced[of_key])
             tracing = min(int(longer * traced.size), int(traced.sum()) // 2)
-            calls = self._calls[of_key & ~self.was_traced].sum()
-            hooks = min(hooks_ns * int(calls), whole // 10)
+            hooks = min(inside_ns * int((of_key & untraced).sum()), whole // 10)
             ours.update({_RECORDING: tracing, "hooks": hooks})
             alone = whole - tracing - hooks
             made.add(key, int(begin[of_key][0]), alone, int(walls.max()), walls.size)

@@ -58,7 +58,7 @@ PARTS = {
     OTHER: "everything else: the code's own Python, and ops of TensorFlow that it runs one by one (eagerly), "
     "by the source line that was seen",
     PROFNB: "profnb itself: its start, its stop (the trace is written), reading the trace, the page, what "
-    "traced steps took longer than untraced ones, and counting steps",
+    "traced steps took longer than untraced ones, counting steps, and its threads (which look at the stack)",
 }
 
 

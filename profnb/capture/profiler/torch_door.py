@@ -28,13 +28,7 @@ from profnb.capture import seams
 from profnb.capture.profiler.profiler_door import Door, log_held_back
 from profnb.capture.signals import OwnFaults
 from profnb.core.options import CaptureOptions
-from profnb.trace.names import (
-    EXAMPLES,
-    IS_ABANDONED,
-    KINETO_CLOCK,
-    KINETO_FACTS,
-    KINETO_STEP,
-)
+from profnb.trace import names
 
 _MOST_FILE_PARTS = 64
 
@@ -154,7 +148,7 @@ class TorchDoor(Door):
             # Events whose begin is known by Python's clock; a later reading is the surer one.
             kind = seams.TORCH_FAST_RECORD.find() or self._kind_of_mark()
             for _ in range(_CLOCK_READINGS if kind is not None else 0):
-                _Event(kind(f"{KINETO_CLOCK}{time.perf_counter_ns()}"), self._open).__exit__()
+                _Event(kind(f"{names.KINETO_CLOCK}{time.perf_counter_ns()}"), self._open).__exit__()
 
     def stop(self, folder: Path) -> Path | None:
         """Stop it; the trace that it wrote. A step that is open ends here, and is none.
@@ -268,24 +262,24 @@ class _Marker(_Event):
     ) -> None:
         self._kind, self._phase, self._number, self._batches = kind, phase, step_num, batches
         self._metadata = dict(metadata)
-        super().__init__(kind(f"{KINETO_STEP}{step_num}"), all_open)
+        super().__init__(kind(f"{names.KINETO_STEP}{step_num}"), all_open)
 
     def set_metadata(self, **metadata: object) -> None:
         """Add what is known only now."""
         self._metadata |= metadata
 
     def give_up(self) -> None:
-        self.set_metadata(**{IS_ABANDONED: 1})
+        self.set_metadata(**{names.IS_ABANDONED: 1})
         self.__exit__()
 
     def __exit__(self, *error: object) -> None:
         if self not in self._all_open:
             return
-        if IS_ABANDONED not in self._metadata and (examples := self._batches.taken()):
-            self._metadata[EXAMPLES] = examples
+        if names.IS_ABANDONED not in self._metadata and (examples := self._batches.taken()):
+            self._metadata[names.EXAMPLES] = examples
         words = (f"{name}={value}" for name, value in self._metadata.items())
         try:
-            facts = " ".join((f"{KINETO_FACTS}{self._number}", self._phase, *words))
+            facts = " ".join((f"{names.KINETO_FACTS}{self._number}", self._phase, *words))
             _Event(self._kind(facts), self._all_open).__exit__()
         finally:
             super().__exit__()

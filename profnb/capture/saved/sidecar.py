@@ -3,7 +3,7 @@
 The trace says what ran while it was recorded; how long every step took, what the fits reached, what the
 code ran with, its models and its source stand in ``HOST.profnb.json.gz`` beside ``HOST.xplane.pb``.
 TensorBoard does not look at it. The file is one object: the options, and a ``Recording`` per run, as
-``codec`` writes them within ``LIMITS``. Files of version 1 are read too.
+``codec`` writes them within ``LIMITS``.
 
 What is written is decoded once before, so that no file is written that would be refused: a part of a
 recording that does not pass is left out, and a sentence in the recording says so.
@@ -47,11 +47,8 @@ _SIDECAR_VERSION = 2
 _LARGEST_SIDECAR, _GZIP_LEVEL, _MOST_RUNS_KEPT = 64 << 20, 5, 1000
 _LARGEST_PARTS = ("stacks", "source", "models")  # left out first where all would be too large
 
-_MOST_NS, _LINE, _SIZE = (
-    1 << 60,
-    1 << 30,
-    1 << 40,
-)  # centuries; longer than any file; of a dimension
+# Centuries; longer than any file; of a dimension.
+_MOST_NS, _LINE, _SIZE = 1 << 60, 1 << 30, 1 << 40
 _STEPS, _ROWS, _PLACES, _OPS, _FRAMES, _LAYERS = 200_000, 500_000, 200_000, 100_000, 200_000, 20_000
 _DEEPEST_MODEL, _PARTS, _CALLS, _NODES = 64, 400, 40_000, 1_200
 _LOOKS = Limit((MOST_LOOKS + 1,), -_MOST_NS, _MOST_NS, has_differences=True)
@@ -207,36 +204,11 @@ def _decode(text: bytes) -> tuple[CaptureOptions, list[Recording]]:
         raise TraceFormatError(f"more than {_LARGEST_SIDECAR:,} bytes")
     contents = json.loads(text)
     version, runs = contents["profnb"], contents["runs"]
-    if (
-        version not in (1, _SIDECAR_VERSION)
-        or not isinstance(runs, list)
-        or len(runs) > _MOST_RUNS_KEPT
-    ):
+    is_ours = version == _SIDECAR_VERSION and isinstance(runs, list)
+    if not is_ours or len(runs) > _MOST_RUNS_KEPT:
         raise TraceFormatError(f"version {str(version)[:20]}, {type(runs).__name__} of runs")
-    runs = map(_of_version_1, runs) if version == 1 else runs
     codec = Codec(LIMITS, CHECKS)
     return codec.decode(contents, CaptureOptions), [codec.decode(run, Recording) for run in runs]
-
-
-def _of_version_1(run: dict[str, Any]) -> dict[str, Any]:
-    """A run as version 1 wrote it (profnb before its first release) in the form of today."""
-    fits = [
-        dict(zip(("metrics", "epochs", "is_continued"), fit, strict=True)) for fit in run["fits"]
-    ]
-    run |= {"steps": run["steps"] | {"names": run["names"]}, "fits": fits}
-    for model in run.get("models", ()):
-        scopes = model["scopes"]
-        model["scopes"] = {scope: row for scope, row, _ in scopes}
-        model["again"] = [scope for scope, _, is_again in scopes if is_again]
-        for graphs in model["ops"].values():
-            graphs[:] = [
-                {name: {"part": part, "row": row, "scope": scope} for name, part, row, scope in ops}
-                for ops in graphs
-            ]
-    source = run.get("source")
-    if source is not None:
-        source["places"] = [[source["files"][file], line] for file, line in source["places"]]
-    return run
 
 
 def _claim(is_so: bool, what: str) -> bool:

@@ -5,7 +5,7 @@ whom, in the user's own names and lines, without anything being hooked. A look s
 look before it, by the clock: plain Python gives the interpreter's lock away every 5 ms only, and then half of
 the looks come late.
 
-**The rate.** A look costs the cell what the looking takes of the interpreter, some 20 to 60 us, and where the
+**The rate.** A look costs the cell what waking up and looking take of a core, some 30 to 80 us, and where the
 cell's thread holds the lock all the time (eager ops, plain Python) a forced change of threads besides. All
 looks together may take a hundredth of the cell. So the next one comes at the earliest after 5 ms, after a
 hundred times what a look has cost, and after a five-hundredth of the cell so far: a cell of ten seconds gets
@@ -75,11 +75,12 @@ class Sampler:
     Attributes:
         is_dense: Whether a look is taken every millisecond, whatever it costs: the user asked for it.
         base: How many frames called the cell.
+        took_s: What looking took of the cell.
     """
 
     def __init__(self, code_seen: Callable[[str], object] = lambda _: None) -> None:
         """Nothing is looked at yet."""
-        self.is_dense = False
+        self.is_dense, self.took_s = False, 0.0
         self._code_seen = code_seen
         self._stacks: dict[tuple[int, ...], int] = {(): 0}  # what is too much is an empty stack
         self._codes: dict[int, CodeType] = {}
@@ -108,14 +109,16 @@ class Sampler:
 
     def _look_on(self, thread: int) -> None:
         clock, took = time.perf_counter, time.thread_time
-        began, cost, period = clock(), 0.0, _FASTEST_S
+        began, cost, period, used = clock(), 0.0, _FASTEST_S, took()
         due = began + period
         while not self._is_over(_IN_WINDOW_S if self.is_dense else period):
-            begin, late = took(), clock() - due
+            late = clock() - due
             self._look(thread)
             if len(self._stack) >= _MOST_LOOKS:
                 return
-            one = took() - begin + (_FORCED_S if late > _LATE_S else 0.0)
+            used, before = took(), used
+            one = used - before + (_FORCED_S if late > _LATE_S else 0.0)
+            self.took_s += one
             cost += (one - cost) / min(len(self._stack), 16)  # the mean, or about the last 16's
             now = clock()
             period = max(_FASTEST_S, cost / _COST_SHARE, (now - began) / _LOOKS)

@@ -61,7 +61,7 @@ from profnb.trace.names import (
     IS_ABANDONED,
     IS_APART,
     ITERATIONS,
-    MARKER_SOURCE,
+    MARKED_BY,
     ROOT_LEVEL,
     STEP_NUM,
     STEPS_LINE,
@@ -100,7 +100,7 @@ def find_ranges(trace: Trace, parent: Int32s | None = None) -> Int64s:
     may_be = trace.lines.spread(is_python & trace.is_host_line)
     may_be[trace.stats.integers(STEP_NUM).events] = True
     may_be &= trace.by_name(is_plain) & trace.is_host_event
-    for calls in (trace.stats.texts(FUNCTION_CALL), trace.stats.texts(MARKER_SOURCE)):
+    for calls in (trace.stats.texts(FUNCTION_CALL), trace.stats.texts(MARKED_BY)):
         may_be[calls.events] = False
     if not may_be.any():
         return np.empty(0, np.int64)
@@ -246,7 +246,7 @@ def _marked_steps(trace: Trace) -> Steps | None:
     is_marker[levels.events[levels.values.astype(np.int64) >= 1]] = True
     is_marker[numbers.events] = True
     is_marker[trace.stats.integers(IS_ABANDONED).events] = False
-    sources = trace.stats.texts(MARKER_SOURCE)
+    sources = trace.stats.texts(MARKED_BY)
     of_calls = [row for row, text in enumerate(sources.texts) if text == CALL]
     is_marker[sources.events[np.isin(sources.values, of_calls)]] = False
     markers = np.flatnonzero(is_marker & trace.is_host_event)

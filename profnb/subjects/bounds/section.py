@@ -85,7 +85,6 @@ def _share_sentence(roofline: OpRoofline) -> str:
 
 
 def _limits(roofline: OpRoofline, study: Study) -> str:
-    """The limits and their source."""
     peak = roofline.peak
     if peak is None:
         sentence = "The limits of this machine are unknown, so no bounds are shown"

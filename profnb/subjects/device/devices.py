@@ -31,7 +31,7 @@ from profnb.core.table import Column, Table, columns_in
 from profnb.core.units import MISSING, PS_PER_S, bytes_text
 from profnb.steps import streams
 from profnb.steps.activities import CATEGORIES
-from profnb.steps.breakdown import category_column
+from profnb.steps.breakdown import column_of
 from profnb.steps.spine import Spine
 from profnb.steps.windows import Steps
 from profnb.subjects.memory.allocators import Allocator
@@ -136,7 +136,7 @@ DEVICE_STEPS = Table[Spine](
             duration_ms: its duration
             """),
         *(
-            Column(category_column(name), partial(_of_devices, name), f"time of it that is {name}")
+            Column(column_of(name), partial(_of_devices, name), f"time of it that is {name}")
             for name in CATEGORIES
         ),
     ),
@@ -233,7 +233,7 @@ def _parse_details(text: str) -> tuple[str, str, int]:
 def tabulate_copies(trace: Trace) -> CopyTable:
     """Sum up the copies and memsets of a trace's devices."""
     work = trace.lines.events_of(streams.raw_device_lines(trace))
-    directions = streams.directions_of_copies(trace, work)
+    directions = streams.copy_directions(trace, work)
     copies, directions = work[directions >= 0], directions[directions >= 0]
     names, kind = np.unique(trace.events.name[copies], return_inverse=True)
     matches = [_KINETO_KINDS.match(trace.names[name]) for name in names.tolist()]
@@ -263,9 +263,7 @@ def tabulate_copies(trace: Trace) -> CopyTable:
 def are_of_program(trace: Trace) -> bool:
     """Tell whether XLA's own instructions are most of the time of copies from the host."""
     copies = trace.lines.events_of(streams.raw_device_lines(trace))
-    to_device = streams.directions_of_copies(trace, copies) == streams.DIRECTIONS.index(
-        "host to device"
-    )
+    to_device = streams.copy_directions(trace, copies) == streams.DIRECTIONS.index("host to device")
     of_xla = trace.are_named(copies, lambda name: name.lstrip("%").startswith("copy-"))
     spent = trace.events.duration_ps[copies]
     return bool(2 * spent[to_device & of_xla].sum() > spent[to_device].sum())

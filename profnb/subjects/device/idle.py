@@ -27,7 +27,7 @@ from functools import partial
 
 import numpy as np
 
-from profnb.core.columns import Floats, Int8s, Int64s, fractions_of
+from profnb.core.columns import Floats, Int8s, Int64s, fraction_of
 from profnb.core.table import Column, Table, columns_in, field_column
 from profnb.steps import activities
 from profnb.steps.breakdown import find_stretches, sum_stretches
@@ -186,7 +186,7 @@ IDLE = Table[IdleTable](
         """),
     values={
         "cause": lambda _: IDLE_CAUSES,
-        "idle_fraction": lambda t: fractions_of(t.total_ps),
+        "idle_fraction": lambda t: fraction_of(t.total_ps),
         "window_fraction": lambda t: t.total_ps / (t.window_ps or np.nan),
     },
 )

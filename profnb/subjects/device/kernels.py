@@ -38,7 +38,7 @@ from profnb.core.columns import (
     Floats,
     Int64s,
     RowColumns,
-    fractions_of,
+    fraction_of,
     look_up,
     number_values,
     sum_by,
@@ -46,12 +46,7 @@ from profnb.core.columns import (
 from profnb.core.table import Table, columns_in
 from profnb.steps.nesting import find_parents, nearest_of
 from profnb.steps.spine import Spine
-from profnb.steps.streams import (
-    by_device_clock,
-    directions_of_copies,
-    find_launches,
-    raw_device_lines,
-)
+from profnb.steps.streams import by_device_clock, copy_directions, find_launches, raw_device_lines
 from profnb.subjects.xla.hlo_ops import NO_HLO, HloOps, width_of_hlo
 from profnb.trace.model import Trace
 from profnb.trace.names import TF_OP, parse_op
@@ -279,13 +274,13 @@ class KernelTable(RowColumns):
     @property
     def fraction(self) -> Floats:
         """Each row's share of all kernel time, shape (N,); NaN without any."""
-        return fractions_of(self.total_ps)
+        return fraction_of(self.total_ps)
 
 
 def find_kernels(trace: Trace) -> Int64s:
     """Find the events that are kernels, ascending."""
     on_stream = trace.lines.events_of(raw_device_lines(trace))
-    return on_stream[directions_of_copies(trace, on_stream) < 0]
+    return on_stream[copy_directions(trace, on_stream) < 0]
 
 
 def tabulate_kernels(trace: Trace, hlo: HloOps = NO_HLO) -> KernelTable:

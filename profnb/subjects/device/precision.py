@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.columns import Bools, Floats, Int64s, fractions_of, sum_by
+from profnb.core.columns import Bools, Floats, Int64s, fraction_of, sum_by
 from profnb.core.table import Table, columns_in
 from profnb.steps.program_kind import JAX, PYTORCH, TENSORFLOW, UNKNOWN
 from profnb.steps.streams import COLLECTIVE, by_device_clock, kinds_of_work
@@ -70,7 +70,7 @@ class Precision:
     @property
     def fraction(self) -> Floats:
         """Share of all kernel time, shape (6,); NaN without any."""
-        return fractions_of(self.total_ps)
+        return fraction_of(self.total_ps)
 
     @property
     def rows(self) -> Int64s:

@@ -34,9 +34,8 @@ _HANDS_OVER = (
 )  # fmt: skip
 _CACHES = ("MemoryCache", "FileCache")
 _OUTERMOST = ("Root", "Model")
-_PYTHON_APIS = {
-    "EagerPyFunc": "tf.py_function"
-}  # what the user called to have Python make elements
+# What the user called to have Python make elements.
+_PYTHON_APIS = {"EagerPyFunc": "tf.py_function"}
 _THREADED = ("transform", "decode", "small files")
 _BATCHING = ("Batch", "PaddedBatch", "ParallelBatch", "MapAndBatch")
 # Cause to (what it is, what to change).

@@ -11,7 +11,7 @@ from profnb.core.columns import (
     Int64s,
     RowColumns,
     flags_at,
-    fractions_of,
+    fraction_of,
     look_up,
     ratio,
     sum_by,
@@ -19,14 +19,7 @@ from profnb.core.columns import (
 from profnb.core.table import Table, columns_in
 from profnb.steps.spine import Spine
 from profnb.subjects.feeds.feeding import QueueUse
-from profnb.subjects.input.iterators import (
-    IteratorTree,
-    OpShare,
-    draws_numbers,
-    find_function_ops,
-    label_of,
-    name_functions,
-)
+from profnb.subjects.input import iterators
 from profnb.subjects.input.waiting import Pieces
 from profnb.trace.model import Counter, StatColumn, Trace
 
@@ -41,7 +34,7 @@ class InputPipeline(RowColumns):
     Its columns are those of ``INPUT_PIPELINE``, each of shape (N,), times in picoseconds.
     """
 
-    tree: IteratorTree  # the iterators
+    tree: iterators.IteratorTree  # the iterators
     dataset: tuple[str, ...]
     function: tuple[str, ...]
     occurrences: Int64s
@@ -51,7 +44,7 @@ class InputPipeline(RowColumns):
     function_occurrences: Int64s
     function_ps: Int64s
     # the ops that took most of that, as (type, time, how often)
-    function_ops: tuple[tuple[OpShare, ...], ...]
+    function_ops: tuple[tuple[iterators.OpShare, ...], ...]
     draws: bool  # whether an op of a function draws numbers
     waited_ps: Int64s
     # calls of the function at once, as last set; 0 if the trace does not say, shape (N,)
@@ -64,7 +57,7 @@ class InputPipeline(RowColumns):
     @property
     def kind(self) -> tuple[str, ...]:
         """``Prefetch``, ``ParallelMap``, ``Shuffle``, ..."""
-        return tuple(label_of(path) for path in self.tree.path)
+        return tuple(iterators.label_of(path) for path in self.tree.path)
 
     @property
     def work_ps(self) -> Int64s:
@@ -79,7 +72,7 @@ class InputPipeline(RowColumns):
     @property
     def waited_fraction(self) -> Floats:
         """Share of the training's waiting, shape (N,); NaN where it never waited."""
-        return fractions_of(self.waited_ps)
+        return fraction_of(self.waited_ps)
 
     @property
     def elements_per_second(self) -> Floats:
@@ -98,7 +91,7 @@ class InputPipeline(RowColumns):
         return f"{kind} ({ops[0][0]})" if ops else kind
 
 
-def _last_of(tree: IteratorTree, stats: StatColumn, missing: int = -1) -> Int64s:
+def _last_of(tree: iterators.IteratorTree, stats: StatColumn, missing: int = -1) -> Int64s:
     """The value of a stat at each iterator's last call that has it."""
     values = np.full(len(tree), missing, np.int64)
     node = look_up(tree.events, tree.node, stats.events)
@@ -106,13 +99,15 @@ def _last_of(tree: IteratorTree, stats: StatColumn, missing: int = -1) -> Int64s
     return values
 
 
-def _texts_of(trace: Trace, tree: IteratorTree, stat: str) -> list[str]:
+def _texts_of(trace: Trace, tree: iterators.IteratorTree, stat: str) -> list[str]:
     """The text of a stat at each iterator's last call that has it, else ""."""
     stats = trace.stats.texts(stat)
     return [stats.texts[row] if row >= 0 else "" for row in _last_of(tree, stats).tolist()]
 
 
-def tabulate_input_pipeline(spine: Spine, tree: IteratorTree, charges: Pieces) -> InputPipeline:
+def tabulate_input_pipeline(
+    spine: Spine, tree: iterators.IteratorTree, charges: Pieces
+) -> InputPipeline:
     """Sum up the iterators of a trace."""
     trace, count = spine.trace, len(tree)
     duration = trace.events.duration_ps[tree.events]
@@ -127,15 +122,15 @@ def tabulate_input_pipeline(spine: Spine, tree: IteratorTree, charges: Pieces) -
     return InputPipeline(
         tree=tree,
         dataset=dataset,
-        function=name_functions(dataset, spine.recording.datasets),
+        function=iterators.name_functions(dataset, spine.recording.datasets),
         occurrences=np.bincount(tree.node, minlength=count),
         total_ps=sum_by(tree.node, duration, count),
         self_ps=sum_by(tree.node, tree.self_ps, count),
         longest_ps=longest,
         function_occurrences=sum_by(tree.run_node, 1, count),
         function_ps=sum_by(tree.run_node, tree.run_busy_ps, count),
-        function_ops=find_function_ops(trace, tree, spine.parent),
-        draws=draws_numbers(trace, tree, spine.parent),
+        function_ops=iterators.find_function_ops(trace, tree, spine.parent),
+        draws=iterators.draws_numbers(trace, tree, spine.parent),
         waited_ps=charges.sum_by_iterator(count).sum(axis=1),
         parallelism=_last_of(tree, trace.stats.integers("parallelism"), 0),
         is_autotuned=np.array([text == "true" for text in autotune], np.bool_),
@@ -145,7 +140,7 @@ def tabulate_input_pipeline(spine: Spine, tree: IteratorTree, charges: Pieces) -
     )
 
 
-def _fill(trace: Trace, tree: IteratorTree) -> tuple[Floats, Floats]:
+def _fill(trace: Trace, tree: iterators.IteratorTree) -> tuple[Floats, Floats]:
     """Mean number of buffered elements when asked, and how often there was none."""
     stats = trace.stats.integers("buffered_elements")
     limits = trace.stats.integers("buffer_limit").events if len(stats) else stats.events

@@ -12,7 +12,7 @@ from math import nan
 
 import numpy as np
 
-from profnb.core.columns import Bools, Floats, Int64s, RowColumns, fractions_of, ratio
+from profnb.core.columns import Bools, Floats, Int64s, RowColumns, fraction_of, ratio
 from profnb.core.table import Table, columns_in
 from profnb.core.units import rate_text
 from profnb.steps.spine import Spine
@@ -89,7 +89,7 @@ class LayerTable(RowColumns):
     @property
     def fraction(self) -> Floats:
         """Each row's share of all op time, shape (R,); NaN without any."""
-        return fractions_of(self.total_ps)
+        return fraction_of(self.total_ps)
 
     @property
     def flops_per_second(self) -> Floats:

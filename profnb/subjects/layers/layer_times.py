@@ -64,9 +64,8 @@ class _Sums:
     def __init__(self) -> None:
         self.time_ps: Counter[tuple[int, int, int]] = Counter()  # by side, row and layer part
         self.occurrences: Counter[tuple[int, int]] = Counter()  # by side and row
-        self.flops: defaultdict[tuple[int, int], float] = defaultdict(
-            float
-        )  # by row; 1 is backward
+        # By row; 1 is backward.
+        self.flops: defaultdict[tuple[int, int], float] = defaultdict(float)
         self.estimates: set[int] = set()  # rows of which some time was shared out
         self.forward: defaultdict[int, list[int]] = defaultdict(list)  # occurrences of each op
 

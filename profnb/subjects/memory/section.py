@@ -12,15 +12,8 @@ from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import MEMORY_COLOUR, colour_of
 from profnb.subjects.input.section import figure_over_time, line_of, thin
 from profnb.subjects.layers.memory_kinds import AT_END, AT_FAILURE, AT_PEAK, MEMORY_KINDS, KindRow
+from profnb.subjects.memory import peak
 from profnb.subjects.memory.allocators import step_around
-from profnb.subjects.memory.peak import (
-    MEMORY_PEAK,
-    MEMORY_SUMMARY,
-    OP_MEMORY,
-    MemoryUse,
-    OpMemory,
-    tabulate_peak,
-)
 from profnb.subjects.study import Study
 
 _SHOWN_ALLOCATORS, _SHOWN_ROWS, _MOST_SAMPLES_DRAWN = 6, 10, 120
@@ -63,9 +56,9 @@ def kind_sections(rows: Sequence[KindRow]) -> list[Section]:
     ]
 
 
-def _op_section(ops: Sequence[OpMemory]) -> Section:
+def _op_section(ops: Sequence[peak.OpMemory]) -> Section:
     return section_of(
-        OP_MEMORY,
+        peak.OP_MEMORY,
         ops,
         "op_name op_type requested_bytes peak_bytes residual_bytes output_bytes",
         title="Memory by op, in a session run",
@@ -76,7 +69,7 @@ def _op_section(ops: Sequence[OpMemory]) -> Section:
     )
 
 
-def _allocator_section(study: Study, uses: list[MemoryUse]) -> Section:
+def _allocator_section(study: Study, uses: list[peak.MemoryUse]) -> Section:
     shown = uses[:_SHOWN_ALLOCATORS]
     largest = uses[0]
     sentence = ""
@@ -88,7 +81,7 @@ def _allocator_section(study: Study, uses: list[MemoryUse]) -> Section:
             f"{count_text(largest.batch_size)}), judged by the memory that changes within a step."
         )
     return section_of(
-        MEMORY_SUMMARY,
+        peak.MEMORY_SUMMARY,
         shown,
         "allocator peak_bytes base_bytes limit_bytes fragmentation growth_bytes_per_step",
         title="Memory",
@@ -100,8 +93,8 @@ def _allocator_section(study: Study, uses: list[MemoryUse]) -> Section:
     )
 
 
-def _peak_section(study: Study, use: MemoryUse) -> Section:
-    rows = tabulate_peak(study.trace, use.allocator, study.steps)
+def _peak_section(study: Study, use: peak.MemoryUse) -> Section:
+    rows = peak.tabulate_peak(study.trace, use.allocator, study.steps)
     shown = rows[:_SHOWN_ROWS]
     lasting = sum(row.bytes for row in rows if row.is_persistent)
     whole = use.peak_bytes or 1
@@ -115,7 +108,7 @@ def _peak_section(study: Study, use: MemoryUse) -> Section:
         rest = len(rows) - len(shown)
         sentence += f" {rest} more rows, {bytes_text(more)}, are in p.memory_peak."
     return section_of(
-        MEMORY_PEAK,
+        peak.MEMORY_PEAK,
         shown,
         (
             "op_name region",
@@ -140,7 +133,7 @@ def _peak_section(study: Study, use: MemoryUse) -> Section:
     )
 
 
-def _memory_figure(study: Study, uses: list[MemoryUse]) -> dict[str, Any]:
+def _memory_figure(study: Study, uses: list[peak.MemoryUse]) -> dict[str, Any]:
     """Draw bytes in use over time, thinned out by the highest so that the peak stays."""
     data: list[dict[str, Any]] = []
     for use, colour in zip(uses, _ALLOCATOR_COLOURS, strict=False):

@@ -21,7 +21,8 @@ from profnb.trace.names import DATASET, EXECUTOR_PROCESS, parse_op
 EAGER = "EagerLocalExecute: "
 # Inside of an execution, in its EagerKernelExecute (TensorFlow 2.15 to 2.21); of small ops a third of it.
 _KERNEL_RUN, _KERNEL_DEPTH = "KernelAndDeviceFunc::Run", 3
-_LONG_OP_PS = 50_000_000  # what is shorter is mostly being started: adding two numbers takes 5 us
+# An op that takes longer computes; a shorter one is mostly being started: to add two numbers takes 5 us.
+LONG_OP_PS = 50_000_000
 _LONGEST_PAUSE_PS = 2_000_000_000  # from an op to the next one that the same function runs
 _ITERATOR_OPS = ("Iterator", "MakeIterator", "AnonymousIterator", "OneShotIterator")
 # The loop itself, or what stacks what it gave.
@@ -107,7 +108,7 @@ def shares_of_kernels(trace: Trace, parent: Int32s) -> tuple[float, float]:
     is_followed &= (pause >= 0) & (pause <= _LONGEST_PAUSE_PS)
     whole = max(int((end - begin).sum() + pause[is_followed].sum()), 1)
     took = trace.events.duration_ps[find_eager_kernels(trace, parent)]
-    long = took[took >= _LONG_OP_PS]
+    long = took[took >= LONG_OP_PS]
     return min(int(long.sum()) / whole, 1.0), min(int(took.sum()) / whole, 1.0)
 
 
@@ -123,8 +124,8 @@ class Loop:
     others: Int64s  # the ops of these steps outside of it
 
 
-def find_loop(spine: Spine, long_ps: int) -> Loop | None:
-    """Find what is looped over in the counted steps; an op that runs for ``long_ps`` computes."""
+def find_loop(spine: Spine) -> Loop | None:
+    """Find what is looped over in the counted steps."""
     trace, counted = spine.trace, spine.summary.counted
     turn = trace.stats.integers("iter_num")
     is_turn = trace.are_named(turn.events, lambda name: name == EXECUTOR_PROCESS)
@@ -159,7 +160,7 @@ def find_loop(spine: Spine, long_ps: int) -> Loop | None:
     return Loop(
         round(float(turns.sum()) / counted.size),
         min(max(lasted / whole, 0.0), 1.0),
-        min(float(took[took > long_ps].sum()) / whole, 1.0),
+        min(float(took[took > LONG_OP_PS].sum()) / whole, 1.0),
         bool(recurrent.any()),
         others,
     )

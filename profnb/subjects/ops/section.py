@@ -11,13 +11,7 @@ from profnb.core.units import count_text, duration_text, percent_text
 from profnb.drawing.markup import Cell, plain_table
 from profnb.drawing.section import Bar, Finder, Section, Shown, section_of
 from profnb.drawing.theme import colour_of
-from profnb.subjects.layers.name_scopes import (
-    NO_CALLERS,
-    NO_LAYERS,
-    Callers,
-    LayerNames,
-    op_titles,
-)
+from profnb.subjects.layers.name_scopes import NO_CALLERS, NO_LAYERS, Callers, LayerNames, op_titles
 from profnb.subjects.ops.op_table import OPS, OpTable
 from profnb.subjects.study import Study
 from profnb.trace.names import without_call
@@ -168,7 +162,6 @@ def _finder(ops: OpTable, noun: str, **rest: Any) -> Finder:
 
 
 def _text(ops: OpTable, scope: str) -> str:
-    """The first ops as plain text."""
     fractions = np.nan_to_num(ops.self_fraction)
     cells = [
         (

@@ -35,7 +35,7 @@ from profnb.steps.finding.sources import family_of
 from profnb.steps.grouping import claim, links_threads
 from profnb.steps.nesting import nearest_of
 from profnb.steps.spine import Spine
-from profnb.steps.streams import covered_ps, directions_of_copies, find_launches, raw_device_lines
+from profnb.steps.streams import copy_directions, covered_ps, find_launches, raw_device_lines
 from profnb.subjects.device.kernels import name_device_work
 from profnb.subjects.layers.name_scopes import parse_scope
 from profnb.subjects.xla.hlo_ops import HloOps
@@ -83,7 +83,7 @@ def tabulate_ranges(spine: Spine, hlo: HloOps) -> RangeTable:
     """Sum up what the host and devices did in each range."""
     trace = spine.trace
     work = trace.lines.events_of(raw_device_lines(trace))
-    is_kernel = directions_of_copies(trace, work) < 0
+    is_kernel = copy_directions(trace, work) < 0
     rows = [*_marked_rows(spine, work, is_kernel)]
     if spine.program.is_jax and work.size:
         rows += _scope_rows(spine, work, is_kernel, hlo)

@@ -23,7 +23,7 @@ import numpy as np
 
 from profnb.capture.source.source_records import LineRecords, SourceRecords
 from profnb.capture.source.user_code import shorten_files
-from profnb.core.columns import Bools, Int64s, RowColumns, distinct_rows, fractions_of, sum_by
+from profnb.core.columns import Bools, Int64s, RowColumns, distinct_rows, fraction_of, sum_by
 from profnb.core.table import Table, columns_in
 from profnb.steps.spine import Spine
 from profnb.subjects.input.iterators import NOT_INPUT
@@ -109,7 +109,7 @@ SOURCE_LINES = Table[SourceLines](
         "source": lambda t: [text.strip() for text in t.text],
         "device_us": lambda t: np.where(t.has_device, t.device_ps, np.nan),
         "forward_us": lambda t: t.host_ps + t.device_ps - t.backward_ps,
-        "fraction": lambda t: fractions_of(t.side_ps),
+        "fraction": lambda t: fraction_of(t.side_ps),
     },
 )
 

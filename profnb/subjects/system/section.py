@@ -12,14 +12,7 @@ import numpy as np
 from markupsafe import Markup
 
 from profnb.core.columns import Bools, Floats
-from profnb.core.units import (
-    bar_text,
-    bytes_text,
-    count_text,
-    duration_text,
-    percent_text,
-    rate_text,
-)
+from profnb.core.units import bar_text, bytes_text, duration_text, percent_text, rate_text
 from profnb.drawing.section import Section
 from profnb.drawing.theme import COLOURS, GRID
 from profnb.subjects.system.machine_use import HOST, Energy, MachineUse
@@ -37,7 +30,7 @@ def system_sections(use: MachineUse | None, energy: Sequence[Energy]) -> list[Se
     if not lanes:
         return []
     means = [float(np.nanmean(lane.values)) / lane.top for lane in lanes]
-    looks = f"From begin to end, traced or not, by {count_text(use.time_ps.size)} samples."
+    looks = f"From begin to end, traced or not, by {use.time_ps.size:,} samples."
     return [
         Section(
             title="The machine",

@@ -15,14 +15,13 @@ import numpy as np
 
 from profnb.capture.source.user_code import is_user_file
 from profnb.core.columns import Bools, Int64s, RowColumns, distinct_rows, look_up
-from profnb.steps.streams import directions_of_copies, raw_device_lines
-from profnb.subjects.xla.hlo_program import Served, fused_bodies
+from profnb.steps.streams import copy_directions, raw_device_lines
+from profnb.subjects.xla.hlo_program import PRODUCTS, Served, fused_bodies
 from profnb.trace.hlo import HloModule, program_of, read_hlo_modules
 from profnb.trace.model import Trace
 from profnb.trace.names import CORRELATION_ID, HLO_MODULE, XLA_OPS_LINE, is_collective
 
 _LONGEST_OPERATION = 200
-_PRODUCTS = frozenset({"dot", "convolution"})
 _PRODUCT_CALLS = ("gemm", "matmul", "conv", "dot")
 # Bits of the float types among PrimitiveType (xla_data.proto).
 _FLOAT_BITS = {
@@ -115,10 +114,10 @@ def width_of_hlo(hlo: HloOps, op: HloOp) -> tuple[str, bool]:
 def _product_of(module: HloModule, row: int) -> int:
     """The product of matrices or convolution that an instruction is or contains, or -1."""
     target = module.targets[row].lower()
-    if module.opcodes[row] in _PRODUCTS or any(word in target for word in _PRODUCT_CALLS):
+    if module.opcodes[row] in PRODUCTS or any(word in target for word in _PRODUCT_CALLS):
         return row
     inside = (inner for body in fused_bodies(module, row) for inner in body)
-    return next((inner for inner in inside if module.opcodes[inner] in _PRODUCTS), -1)
+    return next((inner for inner in inside if module.opcodes[inner] in PRODUCTS), -1)
 
 
 def find_hlo_ops(trace: Trace) -> HloOps:
@@ -269,7 +268,7 @@ def find_instructions_of_graphs(
     """
     rows = np.flatnonzero(in_graph)
     rows = rows[trace.is_device_line[trace.lines.of_event[events[rows]]]]
-    rows = rows[directions_of_copies(trace, events[rows]) < 0]
+    rows = rows[copy_directions(trace, events[rows]) < 0]
     instruction = np.full(events.size, -1, np.int64)
     launch = trace.stats.integers(CORRELATION_ID).of(events[rows]).astype(np.int64)
     order = np.lexsort((trace.events.begin_ps[events[rows]], launch))

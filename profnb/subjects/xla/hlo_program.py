@@ -40,7 +40,7 @@ _MOVES = frozenset({
     "bitcast", "broadcast", "concatenate", "constant", "copy", "get-tuple-element", "iota", "parameter",
     "reshape", "slice", "transpose",
 })  # fmt: skip
-_PRODUCTS = frozenset({"dot", "convolution"})
+PRODUCTS = frozenset({"dot", "convolution"})
 _EXPANDED = "select_and_scatter"
 _FORWARD_SCOPE = re.compile(r"jvp\(.*\)")
 _MOST_HOPS = 2_000
@@ -99,7 +99,7 @@ class Served:
         if "reduce-window" in opcodes:
             name = self._of_users(row, depth)
             return name if name.rpartition("/")[2].startswith(_EXPANDED) else ""
-        return self._of_gradient(row) if opcodes & _PRODUCTS else ""
+        return self._of_gradient(row) if opcodes & PRODUCTS else ""
 
     def _of_users(self, row: int, depth: int) -> str:
         """The name of one of the users, if all are of one scope of a layer."""
@@ -179,7 +179,7 @@ class Served:
                 seen.add(user)
                 if opcodes <= _MOVES:
                     waiting.append(user)
-                elif opcodes & _PRODUCTS and "jvp(" in name and "transpose(" not in name:
+                elif opcodes & PRODUCTS and "jvp(" in name and "transpose(" not in name:
                     names.add(name)
         return names
 

@@ -16,16 +16,7 @@ from math import nan
 import numpy as np
 
 from profnb.core.block import Block
-from profnb.core.columns import (
-    Bools,
-    Floats,
-    Int64s,
-    RowColumns,
-    fractions_of,
-    group,
-    ratio,
-    sum_by,
-)
+from profnb.core.columns import Bools, Floats, Int64s, RowColumns, fraction_of, group, ratio, sum_by
 from profnb.core.table import Table, columns_in
 from profnb.core.units import PS_PER_S, duration_text, percent_text, rate_text
 from profnb.steps.activities import is_compilation
@@ -77,7 +68,7 @@ class XlaOps(OpWork):
     @property
     def fraction(self) -> Floats:
         """Each row's share of the self time of all rows, shape (N,); NaN without any."""
-        return fractions_of(self.self_ps)
+        return fraction_of(self.self_ps)
 
 
 def tabulate_xla(trace: Trace, hlo: HloOps) -> XlaOps:

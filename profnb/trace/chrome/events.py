@@ -130,7 +130,7 @@ def row_of(texts: Sequence[str], wanted: str) -> int:
     return texts.index(wanted) if wanted in texts else -1
 
 
-def number_pairs(one: Int64s, two: Int64s) -> tuple[list[tuple[int, int]], Int64s]:
+def pairs_of(one: Int64s, two: Int64s) -> tuple[list[tuple[int, int]], Int64s]:
     """Find the distinct pairs of two columns of rows, ascending, and which each is, shape (N,)."""
     size = int(two.max(initial=0)) + 1
     pairs, code = np.unique(one * size + two, return_inverse=True)
@@ -232,7 +232,7 @@ def _scan_documents(buffer: Bytes) -> tuple[json_scan.EventSpans, dict[str, Any]
     return replace(listed, spans=np.concatenate(spans)), header, documents
 
 
-def read_raw_events(buffer: Bytes) -> RawEvents:
+def read_events(buffer: Bytes) -> RawEvents:
     """Find the events of a Chrome trace and put their fields into columns."""
 
     def text_at(span: Int64s) -> str:
@@ -278,7 +278,7 @@ def read_raw_events(buffer: Bytes) -> RawEvents:
     begin = _since(origin_us, whole[is_usable], part[is_usable])
     processes, process = _texts(buffer, spans[:, _PID])
     tids, tid = _texts(buffer, spans[:, _TID])
-    pairs, thread = number_pairs(process, tid)
+    pairs, thread = pairs_of(process, tid)
     order, duration, phases, notes = close_pairs(begin, duration, phases, thread, spans[:, _ARGS])
     spans = spans[order]
     names, name = _texts(buffer, spans[:, _NAME])

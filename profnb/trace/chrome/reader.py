@@ -23,14 +23,7 @@ from profnb.core.columns import Bytes, Int64s
 from profnb.core.errors import TraceFormatError
 from profnb.trace.assemble import FoundLine, assemble_trace
 from profnb.trace.chrome.event_args import ChromeStats
-from profnb.trace.chrome.events import (
-    RawEvents,
-    Reading,
-    number_of,
-    number_pairs,
-    read_raw_events,
-    row_of,
-)
+from profnb.trace.chrome.events import RawEvents, Reading, number_of, pairs_of, read_events, row_of
 from profnb.trace.chrome.kineto import is_kineto, memory_records, place_in_job, read_kineto
 from profnb.trace.chrome.onnx_runtime import is_onnx_runtime, read_onnx_runtime
 from profnb.trace.chrome.writer import ADDED
@@ -62,7 +55,7 @@ def read_chrome(buffer: Bytes, source: str) -> Trace:
     Raises:
         TraceFormatError: It is no Chrome trace, or is damaged or cut short.
     """
-    raw = read_raw_events(buffer)
+    raw = read_events(buffer)
     if not raw.thread.size:
         raise TraceFormatError(
             "No event has a time: nothing to show. A Chrome trace has events with ph, ts and "
@@ -168,9 +161,7 @@ def _sampled(raw: RawEvents) -> list[Counter]:
     for event in events[np.argsort(raw.begin_ps[events], kind="stable")].tolist():
         for series, value in raw.args_of(event).items():
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if (
-                is_number and abs(value) <= _LARGEST_SAMPLE
-            ):  # finite, and no more than a float holds
+            if is_number and abs(value) <= _LARGEST_SAMPLE:  # finite, and as a float can be
                 sample = int(raw.begin_ps[event]), float(value)
                 samples.setdefault((raw.names[raw.name[event]], series), []).append(sample)
     counters = []
@@ -228,7 +219,7 @@ def _read_timeline(raw: RawEvents, processes: dict[str, str]) -> Reading:
         is_compute.append(not name.endswith(_TENSORS) and name != _ALLOCATORS)
     rows = np.arange(raw.name.size)
     op_names = raw.stats_of(rows).texts("name")
-    pairs, code = number_pairs(op_names.of(rows) + 1, raw.name)
+    pairs, code = pairs_of(op_names.of(rows) + 1, raw.name)
     prefixes = ["", *(text and f"{text}:" for text in op_names.texts)]
     names = [prefixes[op] + raw.names[kind] for op, kind in pairs]
     is_event = np.array(is_compute, np.bool_)[raw.thread] & ~raw.is_counter

@@ -232,7 +232,7 @@ def _records(device: int, changes: Sequence[_Change], unnamed: int) -> Records:
     return Allocations(f"GPU_{device}", device, when, change, in_use, address, lines, one).records()
 
 
-def read_memory_timeline(buffer: Bytes, source: str) -> Trace:
+def read_timeline(buffer: Bytes, source: str) -> Trace:
     """Read a memory timeline, of bytes by kind or of each change."""
     whole = parse_value(buffer.tobytes()) if buffer.size <= _MOST_TIMELINE_BYTES else []
     if not whole:
