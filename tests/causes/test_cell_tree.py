@@ -10,7 +10,7 @@ from made_cell import CELL, MINE, NEXT_ELEMENT, TENSORFLOW, TRAINER, Cell, fit_w
 
 import profnb
 from profnb.capture.parts.part_records import FIRST, FRAMEWORK, PREDICT, PROFNB, TRAIN, TreeNode
-from profnb.capture.parts.stack_parts import common_path, divided
+from profnb.capture.parts.tree_paths import common_path, divided
 from profnb.capture.parts.stack_parts import part_of_stack
 from profnb.capture.parts.part_records import TRACING, NodeKey
 from profnb.capture.parts.part_records import LINES

@@ -26,16 +26,8 @@ from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.cell_counters import InFlight, TimedCalls
 from profnb.capture.parts.part_records import CALL as RUN_CALL
 from profnb.capture.parts.part_records import EPOCH, CellPart, CellRecords, NodeKey, TreeNode
-from profnb.capture.parts.stack_parts import (
-    RUN,
-    CellTree,
-    Path,
-    Paths,
-    StackPart,
-    divided,
-    in_epochs,
-    part_of_stack,
-)
+from profnb.capture.parts.stack_parts import RUN, StackPart, part_of_stack
+from profnb.capture.parts.tree_paths import CellTree, Path, Paths, divided, in_epochs
 from profnb.capture.source.source_records import StackRecords, TurnRecords
 from profnb.capture.source.user_code import number_cells
 from profnb.capture.step_records import CALL, KERAS, KINDS, USER, KerasRunSeen, StepLog
