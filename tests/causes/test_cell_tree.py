@@ -244,4 +244,5 @@ def test_the_parts_of_a_cell_are_those_of_its_tree():
         of_parts[part.part] += part.wall_ns
     assert of_tree.total() == of_parts.total() == records.wall_ns
     for kind in steps:
-        assert of_tree[kind] == of_parts[kind], kind
+        # What profnb's threads took is taken from each node and each part: a nanosecond is rounded in each.
+        assert of_tree[kind] == pytest.approx(of_parts[kind], abs=len(records.tree), rel=0), kind
