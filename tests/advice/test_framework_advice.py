@@ -12,11 +12,11 @@ from profnb.advice.cell_model import Model
 from profnb.capture.parts.part_records import CellRecords
 from profnb.capture.recording import Recording
 from profnb.causes.cell_tree import grow_tree
-from profnb.causes.numbers import LONG_OP_PS
 from profnb.causes.pieces import find_torch_ops
 from profnb.causes.python_work import python_alone_share, shares_without_programs
 from profnb.profile import Profile
 from profnb.causes.slowing import find_rise, find_slowing
+from profnb.subjects.ops.op_execution import LONG_OP_PS
 from profnb.subjects.study import Study
 from profnb.trace.chrome.reader import read_chrome
 
