@@ -174,7 +174,7 @@ def _largest_program(study: Study, functions: set[str]) -> str:
 
 
 def find_torch_ops(study: Study) -> Pieces | None:
-    """The ops that PyTorch starts one by one on a CPU; those that take long compute.
+    """The short ops that PyTorch starts one by one on a CPU; those that take long compute.
 
     The way back of an op takes long where all its nodes of autograd do: a GRU is one op with hundreds.
     Between two steps there is more of Python to go through; where we saw the cell, own functions are nodes.
@@ -185,15 +185,16 @@ def find_torch_ops(study: Study) -> Pieces | None:
     is_op = is_torch_op(study) & (trace.lines.of_event == trace.lines.of_event[roots[0]])
     is_op &= np.isin(study.groups.step, study.summary.counted)
     every = outermost_of(is_op, study.groups.parent)
-    is_way_back = _is_of_long_way_back(study, every)
-    ops = every[~is_way_back]
+    is_long = _is_of_long_way_back(study, every)
+    is_long |= trace.events.duration_ps[every] > LONG_OP_PS
+    ops = every[~is_long]
     each = ops.size / study.summary.counted.size
     if each < FEWEST:
         return None
     is_seen = study.recording.cell is not None
     spans, _ = _with_pauses(study, every, every, is_across=is_seen)
     return Pieces(
-        each, 0.0, ops, np.ones(ops.size, np.bool_), spans, spans_of(study, every[is_way_back]),
+        each, 0.0, ops, np.zeros(ops.size, np.bool_), spans, spans_of(study, every[is_long]),
         for_many=True,
     )  # fmt: skip
 

@@ -281,7 +281,7 @@ def test_small_ops_that_python_starts_one_by_one_are_told_so():
     # 24 ops of 10 us and 23 pauses of 20 us: of a batch many times as large hardly any remain, of one 2.5 times as large 40 %.
     assert advice.bound_fraction == pytest.approx((240 + 460) / 730)
     assert advice.saves_ms[0] == pytest.approx(0.6 * advice.wall_ms * (240 + 460) / 730)
-    assert "24 ops" in advice.evidence and "of 10.0 µs on average" in advice.evidence
+    assert "24 short ops" in advice.evidence and "of 10.0 µs on average" in advice.evidence
     assert "larger batch" in advice.code and "torch.compile" in advice.code
 
 
@@ -353,7 +353,7 @@ def there_and_back(ops):
 
 def test_the_way_back_of_one_op_is_one_op_however_many_nodes_it_has():
     assert "small-ops" not in said(there_and_back(ops=1))
-    assert "48 ops" in said(there_and_back(ops=24))["small-ops"].evidence
+    assert "48 short ops" in said(there_and_back(ops=24))["small-ops"].evidence
 
 
 def region(function, version, begin, took):

@@ -110,7 +110,7 @@ def _torch_ops(study: Study, pieces: Pieces, share: str, edit: Edit) -> Proposal
         )
     yield Proposal(
         "small-ops", "Give each op more to do",
-        f"Python starts {count_text(round(pieces.each))} ops a step one by one, each of "
+        f"Python starts {count_text(round(pieces.each))} short ops a step one by one, each of "
         f"{duration_text(mean_ps)} on average. The ops and the pauses between take {share} of the time.",
         "A larger batch makes fewer steps of as many ops. A loop over the rows of a batch (for row in x) "
         f"starts each op once a row: compute all rows at once. {compiler}",

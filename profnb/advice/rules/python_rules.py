@@ -155,7 +155,8 @@ _COMPILED = {UNKNOWN: "a tf.function", JAX: "one jax.jit", PYTORCH: "torch.compi
 _HOW = {
     UNKNOWN: "Put @tf.function(reduce_retracing=True) over {}. Keep reads of values (float(t), t.numpy(), an "
     "if on a tensor) outside of the function. v.assign(w) replaces set_weights.",
-    JAX: "Put @jax.jit over {}. To read or fill many values of an array, use np.array(x) instead.",
+    JAX: "Put @jax.jit over {}. To read or fill many values of an array, use np.array(x) instead. jit "
+    "unrolls Python loops: write a loop over rows with jax.vmap.",
     PYTORCH: "Put @torch.compile over {}. Keep reads of values (float(t), t.item()) outside of the function.",
 }
 _HOW_DOCS = {UNKNOWN: f"{GUIDE}/function", JAX: JIT_GUIDE, PYTORCH: TORCH_COMPILE_GUIDE}
