@@ -7,6 +7,7 @@ import pytest
 
 import profnb
 from profnb.capture.parts.cell_counters import TimedCalls
+from profnb.capture.saved.sidecar import CHECKS
 from profnb.capture.parts.cell_division import CellCounts, divide_cell
 from profnb.capture.source.source_records import StackRecords, TurnRecords
 from profnb.capture.step_records import KERAS, KINDS, KerasRunSeen, StepLog
@@ -140,6 +141,7 @@ class Cell:
         assert found.wall_ns == self.now - self.began == sum(part.wall_ns for part in found.parts)
         assert all(part.wall_ns >= part.longest_ns >= 0 for part in found.parts)
         assert sum(node.self_ns for node in found.tree) == found.wall_ns
+        CHECKS[type(found)](found)  # it is read again from a file
         assert all(node.self_ns >= 0 and node.parent < row for row, node in enumerate(found.tree))
         return found
 

@@ -537,6 +537,15 @@ def test_what_profnbs_threads_took_is_taken_from_each_part(cell):
     assert cell.finish() == {(CALLS, "work"): (74.4, 20), (OTHER, ""): (55.8, 0), (PROFNB, "stop"): (60, 1), (PROFNB, "threads"): (9.8, 0)}
 
 
+def test_calls_that_took_long_are_shorter_by_what_threads_took_of_them_too(cell):
+    cell.threads_ns = 2 * MS
+    cell.work(12)
+    cell.callback("C.on_epoch_end", 3)
+    cell.callback("D.on_epoch_end", 5)
+    records = cell.records()  # longer ones than their part would not be read again
+    assert [wall_ns / MS for wall_ns in records.long_wall_ns] == pytest.approx([3 * 0.9, 5 * 0.9])
+
+
 def eager_loop(cell, traced, untraced, inside=None):
     """Turns of 8 ms, 10 where they are traced, of which a third is in one line and the others in another."""
     with cell.within(("train", MINE, 1, 5)):

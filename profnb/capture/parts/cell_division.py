@@ -51,6 +51,7 @@ _METHODS = {"train": "fit", "test": "evaluate", "predict": "predict"}
 _FIT, _VALIDATION = "fit", "validation"
 _Counted = dict[tuple[str, str, str], int]  # by kind and name of a node of the tree, and method
 _Key = tuple[str, str, str, int]  # part, name, and of the code's own Python file and line
+_Call = tuple[_Key, int, int, int]  # what was seen, begin, end, and what it took by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,19 +115,19 @@ class _Parts:
             self.tree.add(path, first_ns, wall_ns, looks)
         return self.add(key, first_ns, wall_ns)
 
-    def charge_threads(self, counts: CellCounts) -> None:
-        """Charge profnb with what its threads took, and each other part with so much less."""
+    def charge_threads(self, counts: CellCounts, calls: Sequence[_Call]) -> list[_Call]:
+        """Charge profnb with what its threads took, and all else with so much less; calls without it."""
         rows = [row for key, row in self.rows.items() if key[0] != parts.PROFNB]
         share = counts.threads_ns / max(counts.end_ns - counts.begin_ns, 1)
         if not rows or not share:
-            return
-        key, first_ns = (parts.PROFNB, _THREADS), min(row.first_ns for row in rows)
-        whole_ns = sum(row.wall_ns for row in rows)
+            return list(calls)
+        threads, whole_ns = (parts.PROFNB, _THREADS), sum(row.wall_ns for row in rows)
         for row in rows:
             row.wall_ns -= int(row.wall_ns * share)
             row.longest_ns -= int(row.longest_ns * share)
-        self.add((*key, "", 0), first_ns, whole_ns - sum(row.wall_ns for row in rows))
-        self.tree.add((NodeKey(*key),), first_ns, self.tree.take(share, parts.PROFNB))
+        self.add((*threads, "", 0), counts.end_ns, whole_ns - sum(row.wall_ns for row in rows))
+        self.tree.add((NodeKey(*threads),), counts.end_ns, self.tree.take(share, parts.PROFNB))
+        return [(key, begin, end, took - int(took * share)) for key, begin, end, took in calls]
 
 
 def divide_cell(
@@ -161,7 +162,7 @@ def divide_cell(
     exact = _votes_of(timed, spans, is_short, paths)
     calls = _divide_between(spans, made, met, is_short, exact, paths)
     _place_steps(spans, made, met, paths)
-    made.charge_threads(counts)
+    calls = made.charge_threads(counts, calls)
     tree = made.tree.nodes(_count(made, counts.log, spans.gaps), _calls_by_path(counts.log, met))
     return _records(counts, made, calls, tree)
 
@@ -477,7 +478,6 @@ def _method_of(run: KerasRunSeen) -> str:
     return _VALIDATION if run.is_validation else _METHODS.get(run.phase, run.phase)
 
 
-_Call = tuple[_Key, int, int, int]  # what was seen, begin, end, and what it took by itself
 _Votes = defaultdict[int, Counter[tuple[_Key, Path]]]  # by context
 
 
