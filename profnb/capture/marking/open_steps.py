@@ -50,7 +50,7 @@ from profnb.capture.hooks import Library
 from profnb.capture.signals import OwnFaults
 from profnb.capture.source.source_records import TurnRecords
 from profnb.capture.source.user_code import is_own_file
-from profnb.capture.step_records import CALL, KINDS, TAPE, USER, OpenStep, StepLog
+from profnb.capture.step_records import CALL, KINDS, TAPE, USER, WIDTH, OpenStep, StepLog
 
 _CLOCKED_EACH = 16  # steps
 MARKER = "profnb_marker"  # the metadata that tells our markers from the user's
@@ -93,6 +93,7 @@ class OpenSteps:
             can be: a step of half a millisecond may take 2 % longer at most.
         thread: The thread whose steps they are.
         gaps: Told when what lies between two steps begins, and ends.
+        next_clocked: From which step on hooks are clocked again.
     """
 
     def __init__(
@@ -111,7 +112,7 @@ class OpenSteps:
         self.is_in_run = self.counts_only = False
         # What hooks had taken as each step that is clocked began, and as it began to count only.
         self._took_ns: list[int] = []
-        self._counted_from, self._clocked_row = sys.maxsize, -1
+        self._counted_from, self._clocked_row, self.next_clocked = sys.maxsize, -1, 0
         self._marking_ns: dict[int, int] = {}  # by row, what marking took outside of a traced step
         self._to_report: int | None = None
         self._traced: dict[str, int] = {}  # how many were recorded under trace
@@ -159,10 +160,11 @@ class OpenSteps:
             self.gaps.end()
         span = OpenStep()
         span.marker, span.kind, span.name = marker, kind, name
-        span.first_record = first = len(self.log)
+        span.first_record = first = len(self.log.cells) // WIDTH  # ``len(log)`` is a frame
         span.was_traced = not self.counts_only and self.is_tracing()
         span.step_num = first if step_num is None else step_num
-        self.clock_hooks(first)
+        if hook_clock.is_on or first >= self.next_clocked:
+            self.clock_hooks(first)
         span.begin_ns = time.perf_counter_ns()
         return span
 
@@ -213,14 +215,15 @@ class OpenSteps:
         """Record no trace from here on."""
         self.counts_only, self._counted_from = True, len(self._took_ns)
         self._took_ns.append(hook_clock.took_ns[self.thread])
-        self._clocked_row = len(self.log) + 1 - _CLOCKED_EACH  # the next: the window closes in this
+        self.next_clocked = len(self.log) + 1  # the window closes in this
         hook_clock.is_on = False
 
     def clock_hooks(self, row: int) -> None:
         """Clock the hooks of a step and those between it and the next; behind the window, of a few."""
-        if row >= self._clocked_row + (_CLOCKED_EACH if self.counts_only else 1):
+        if row >= self.next_clocked:
             self._took_ns.append(hook_clock.took_ns[self.thread])
             self._clocked_row = row
+            self.next_clocked = row + (_CLOCKED_EACH if self.counts_only else 1)
         hook_clock.is_on = row == self._clocked_row
 
     @property

@@ -25,6 +25,7 @@ from functools import partial
 from typing import Any
 
 from profnb.capture import seams
+from profnb.capture.hook_clock import hook_clock
 from profnb.capture.hooks import Library
 from profnb.capture.marking.open_steps import (
     MARKER,
@@ -45,6 +46,7 @@ from profnb.capture.step_records import (
     SESSION_RUN,
     TRAIN,
     USER,
+    WIDTH,
     KerasRun,
     KerasRunSeen,
     Marking,
@@ -411,9 +413,11 @@ class SessionRuns:
             opened.fail(run, time.perf_counter_ns())
             return True
         self._session_runs = number + 1
-        opened.clock_hooks(len(log))
+        first = len(log.cells) // WIDTH
+        if hook_clock.is_on or first >= opened.next_clocked:
+            opened.clock_hooks(first)
         if (opened.batch is None and not opened.stack) or not opened.is_inside_step:
-            log.end_step(len(log), begin_ns, end_ns, SESSION_RUN, _RUN_ROW, 0, 0, 1, number, 0)
+            log.end_step(first, begin_ns, end_ns, SESSION_RUN, _RUN_ROW, 0, 0, 1, number, 0)
             if end_ns >= gaps.next_ns:
                 gaps.begin()
         return not gaps.is_on
