@@ -20,6 +20,7 @@ from profnb.capture.parts.part_records import CALL, CELL, LINES, NodeKey
 from profnb.capture.parts.stack_parts import part_of_stack
 from profnb.capture.recording import Recording
 from profnb.capture.source.source_records import StackRecords
+from profnb.capture.source.stacks import line_among
 from profnb.capture.source.user_code import is_user_file
 from profnb.capture.step_records import KINDS, KerasRunSeen, StepLog
 from profnb.core.errors import TraceFormatError
@@ -123,7 +124,7 @@ class _Kept:
             for place in places:
                 if place[0] in codes and place not in rows:
                     name, file, first, lines = codes[place[0]]
-                    frame = name, file, first, _line_at(lines, place[1]) or first
+                    frame = name, file, first, int(line_among(lines, place[1])) or first
                     rows[place] = frames.setdefault(frame, len(frames))
                 if place in rows:
                     stack.append(rows[place])
@@ -183,11 +184,6 @@ def _numbers(content: bytes) -> "array[int]":
     numbers = array("q")
     numbers.frombytes(content)
     return numbers
-
-
-def _line_at(lines: list[Any], offset: int) -> int:
-    """The line of an instruction; 0 where that is not known."""
-    return int(next((line for begin, end, line in lines if begin <= offset < end), 0) or 0)
 
 
 def _add_steps(log: StepLog, content: bytes, names: list[str]) -> None:

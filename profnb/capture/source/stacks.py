@@ -256,11 +256,13 @@ def _calls(function: Callable[[], _T]) -> Iterator[_T]:
 
 
 def line_at(code: CodeType, offset: int) -> int:
-    """The line of an instruction."""
-    for first, last, line in code.co_lines():
-        if first <= offset < last:
-            return line or code.co_firstlineno
-    return code.co_firstlineno
+    """The line of an instruction; the function's first where that is not known."""
+    return line_among(code.co_lines(), offset) or code.co_firstlineno
+
+
+def line_among(lines: Iterable[tuple[int, int, int | None]], offset: int) -> int:
+    """The line of an instruction, of lines as code objects list them; 0 where that is not known."""
+    return next((line or 0 for first, last, line in lines if first <= offset < last), 0)
 
 
 def looks_between(looks: StackRecords, begin_ns: int, end_ns: int) -> StackRecords:
