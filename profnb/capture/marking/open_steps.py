@@ -250,9 +250,8 @@ class OpenSteps:
         if steps is not None:
             begin_ns = time.perf_counter_ns()
             self.on_step(steps)
-            hook_clock.took_ns[self.thread] -= (
-                time.perf_counter_ns() - begin_ns
-            )  # closing is no hook's
+            # Closing is no hook's.
+            hook_clock.took_ns[self.thread] -= time.perf_counter_ns() - begin_ns
             if not self.gaps.is_on and time.perf_counter_ns() >= self.gaps.next_ns:
                 self.gaps.begin()
 

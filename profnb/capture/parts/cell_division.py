@@ -27,7 +27,7 @@ from profnb.capture.parts.cell_counters import InFlight, TimedCalls
 from profnb.capture.parts.part_records import CALL as RUN_CALL
 from profnb.capture.parts.part_records import EPOCH, CellPart, CellRecords, NodeKey, TreeNode
 from profnb.capture.parts.stack_parts import RUN, StackPart, part_of_stack
-from profnb.capture.parts.tree_paths import CellTree, Path, Paths, divided, in_epochs
+from profnb.capture.parts.tree_paths import CellTree, Path, Paths, divided, in_epochs, without
 from profnb.capture.source.source_records import StackRecords, TurnRecords
 from profnb.capture.source.user_code import number_cells
 from profnb.capture.step_records import CALL, KERAS, KINDS, USER, KerasRunSeen, StepLog
@@ -123,11 +123,13 @@ class _Parts:
             return list(calls)
         threads, whole_ns = (parts.PROFNB, _THREADS), sum(row.wall_ns for row in rows)
         for row in rows:
-            row.wall_ns -= int(row.wall_ns * share)
-            row.longest_ns -= int(row.longest_ns * share)
+            row.wall_ns, row.longest_ns = (
+                without(row.wall_ns, share),
+                without(row.longest_ns, share),
+            )
         self.add((*threads, "", 0), counts.end_ns, whole_ns - sum(row.wall_ns for row in rows))
         self.tree.add((NodeKey(*threads),), counts.end_ns, self.tree.take(share, parts.PROFNB))
-        return [(key, begin, end, took - int(took * share)) for key, begin, end, took in calls]
+        return [(key, begin, end, without(took, share)) for key, begin, end, took in calls]
 
 
 def divide_cell(
@@ -233,21 +235,21 @@ class _Spans:
         self.was_traced = np.asarray(log.column("was_traced"), np.bool_)
         room_ns = np.append(begin[1:], counts.end_ns) - end
         of_hooks = np.array(counts.hooks_ns, np.int64)[self.was_traced.astype(np.int64)]
-        hooked = np.stack([end, end + np.minimum(room_ns, of_hooks)], 1)
-        edges = [begin, end, *(spans.ravel() for spans in (ours, failed, flown, hooked))]
+        unhooked_ns = end + np.minimum(room_ns, of_hooks)
+        edges = [begin, end, unhooked_ns, *(spans.ravel() for spans in (ours, failed, flown))]
         self.edge_ns = np.unique(np.concatenate([*edges, [counts.begin_ns, counts.end_ns]]))
         middle = self.edge_ns[:-1]
         at = np.searchsorted(begin, middle, "right") - 1
         is_step = (at >= 0) & (middle < end[at]) if end.size else np.zeros(middle.size, np.bool_)
         in_own, in_failed, in_flown = (_which(spans, middle) for spans in (ours, failed, flown))
         is_free = (in_own < 0) & (in_failed < 0)
-        is_hooked = is_free & (_which(hooked, middle) >= 0)
+        self._before = np.searchsorted(end, middle, "right") - 1
+        is_hooked = is_free & (middle < np.append(unhooked_ns, counts.begin_ns)[self._before])
         self.step = np.where(is_step & is_free & (in_flown < 0), at, -1)
         self.is_between = ~is_step & is_free & ~is_hooked
         self.keys, self.key = _keys_of_steps(log, end - begin)
         self.name, self.end_ns = np.asarray(log.column("name"), np.int64), end
         self.method = [_method_of(one) for one in log.runs]
-        self._before = np.searchsorted(end, middle, "right") - 1
         self._run = _runs_of_steps(log)
         self._fit_steps = np.flatnonzero(
             np.isin(self._run, [at for at, method in enumerate(self.method) if method == _FIT])

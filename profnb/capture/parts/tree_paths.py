@@ -71,8 +71,8 @@ class CellTree:
         taken = 0
         for place, node in self._walk():
             if place.kind != but:
-                ns = int(node.self_ns * share)
-                node.self_ns, taken = node.self_ns - ns, taken + ns
+                left_ns = without(node.self_ns, share)
+                node.self_ns, taken = left_ns, taken + node.self_ns - left_ns
         return taken
 
     def _walk(self) -> Iterator[tuple[NodeKey, "_Node"]]:
@@ -225,3 +225,8 @@ def divided(whole: int, shares: Mapping[_T, int]) -> Iterator[tuple[_T, int]]:
         part = -(-left * share // of_all)
         yield key, part
         left, of_all = left - part, of_all - share
+
+
+def without(ns: int, share: float) -> int:
+    """Take a share off; of two times the longer one stays so."""
+    return ns - int(ns * share)
