@@ -24,6 +24,15 @@ def torch_net(torch, *sizes):
     return nn.Sequential(*mods[:-1])
 
 
+def torch_passes(passes, opt, loss_of, x, y, size):
+    """Train on batches of a size: so many passes over all rows."""
+    for _ in range(passes):
+        for a, b in zip(x.split(size), y.split(size)):
+            opt.zero_grad()
+            loss_of(a, b).backward()
+            opt.step()
+
+
 @of("torch", "own-python")
 def torch_overlaps_box_by_box():
     """IoU of each predicted box with its truth, after each epoch."""
@@ -51,11 +60,8 @@ def torch_overlaps_box_by_box():
         )
 
     def train(score):
-        for epoch in range(8):
-            for a, b in zip(x.split(64), y.split(64)):
-                optimizer.zero_grad()
-                ((model(a) - b) ** 2).mean().backward()
-                optimizer.step()
+        for _ in range(8):
+            torch_passes(1, optimizer, lambda a, b: ((model(a) - b) ** 2).mean(), x, y, 64)
             with torch.no_grad():
                 score(model(x), y)
 
@@ -82,11 +88,7 @@ def torch_margin_loss_row_by_row():
         return ((out - out.gather(1, kinds[:, None]) + 1.0).relu().sum(1) - 1.0).mean()
 
     def train(loss_of):
-        for _ in range(4):
-            for a, b in zip(x.split(48), y.split(48)):
-                optimizer.zero_grad()
-                loss_of(model(a), b).backward()
-                optimizer.step()
+        torch_passes(4, optimizer, lambda a, b: loss_of(model(a), b), x, y, 48)
 
     return lambda: train(hinge), lambda: train(hinge_at_once)
 
@@ -96,8 +98,7 @@ def torch_weights_of_examples_by_item():
     """Each example's loss weighed by Python, in the step; changed: as tensors."""
     import torch
 
-    torch.manual_seed(0)
-    net = torch.nn.Sequential(torch.nn.Linear(30, 64), torch.nn.ReLU(), torch.nn.Linear(64, 5))
+    net = torch_net(torch, 30, 64, 5)
     opt = torch.optim.Adam(net.parameters())
     x, y = torch.rand(1920, 30), torch.arange(1920) % 5
     rates = torch.tensor([1.0, 2.0, 0.5, 1.5, 3.0])
@@ -114,11 +115,7 @@ def torch_weights_of_examples_by_item():
         return (-rates[y] * torch.log(p + 1e-9) * (1 - p) ** 2).mean()
 
     def train(loss_of):
-        for _ in range(2):
-            for a, b in zip(x.split(48), y.split(48)):
-                opt.zero_grad()
-                loss_of(net(a), b).backward()
-                opt.step()
+        torch_passes(2, opt, lambda a, b: loss_of(net(a), b), x, y, 48)
 
     return lambda: train(by_item), lambda: train(at_once)
 
@@ -392,10 +389,7 @@ def torch_validation_in_batches():
 
     def train(size):
         for _ in range(4):
-            for a, b in zip(x.split(64), y.split(64)):
-                optimizer.zero_grad()
-                torch.nn.functional.cross_entropy(model(a), b).backward()
-                optimizer.step()
+            torch_passes(1, optimizer, lambda a, b: torch.nn.functional.cross_entropy(model(a), b), x, y, 64)
             accuracy(size)
 
     return lambda: train(64), lambda: train(5120)
@@ -406,23 +400,12 @@ def torch_wide_net():
     """Innocent: a wide net, large batches."""
     import torch
 
-    torch.manual_seed(0)
-    net = torch.nn.Sequential(
-        torch.nn.Linear(512, 1024),
-        torch.nn.ReLU(),
-        torch.nn.Linear(1024, 1024),
-        torch.nn.ReLU(),
-        torch.nn.Linear(1024, 5),
-    )
+    net = torch_net(torch, 512, 1024, 1024, 5)
     opt = torch.optim.SGD(net.parameters(), 0.01)
     x, y = torch.rand(4096, 512), torch.arange(4096) % 5
 
     def train(B):
-        for _ in range(2):
-            for a, b in zip(x.split(B), y.split(B)):
-                opt.zero_grad()
-                torch.nn.functional.cross_entropy(net(a), b).backward()
-                opt.step()
+        torch_passes(2, opt, lambda a, b: torch.nn.functional.cross_entropy(net(a), b), x, y, B)
 
     return lambda: train(256), lambda: train(1024)
 
@@ -538,14 +521,7 @@ def torch_recurrent_cell_by_hand(B):
             h = torch.tanh(x[:, t] @ w + h @ u)
         return h
 
-    def train():
-        for _ in range(3):
-            for a, b in zip(x.split(B), y.split(B)):
-                opt.zero_grad()
-                ((out(last_state(a)) - b) ** 2).mean().backward()
-                opt.step()
-
-    return train
+    return lambda: torch_passes(3, opt, lambda a, b: ((out(last_state(a)) - b) ** 2).mean(), x, y, B)
 
 
 @larger(32)
@@ -563,14 +539,7 @@ def torch_fifty_equal_layers(B):
             h = h + torch.tanh(h @ w)
         return h
 
-    def train():
-        for _ in range(4):
-            for a, b in zip(x.split(B), y.split(B)):
-                opt.zero_grad()
-                ((forward(a) - b) ** 2).mean().backward()
-                opt.step()
-
-    return train
+    return lambda: torch_passes(4, opt, lambda a, b: ((forward(a) - b) ** 2).mean(), x, y, B)
 
 
 @larger(32)
@@ -587,14 +556,7 @@ def torch_small_layers_with_norms(B):
     opt = torch.optim.AdamW(m.parameters())
     x, y = torch.rand(6400, 64), torch.arange(6400) % 5
 
-    def train():
-        for _ in range(3):
-            for a, b in zip(x.split(B), y.split(B)):
-                opt.zero_grad()
-                nn.functional.cross_entropy(m(a), b).backward()
-                opt.step()
-
-    return train
+    return lambda: torch_passes(3, opt, lambda a, b: nn.functional.cross_entropy(m(a), b), x, y, B)
 
 
 @larger(8)
@@ -611,14 +573,7 @@ def torch_small_transformer(B):
     opt = torch.optim.Adam([*m.parameters(), *head.parameters()])
     x, y = torch.rand(640, 12, 32), torch.rand(640, 1)
 
-    def train():
-        for _ in range(3):
-            for a, b in zip(x.split(B), y.split(B)):
-                opt.zero_grad()
-                nn.functional.mse_loss(head(m(a).mean(1)), b).backward()
-                opt.step()
-
-    return train
+    return lambda: torch_passes(3, opt, lambda a, b: nn.functional.mse_loss(head(m(a).mean(1)), b), x, y, B)
 
 
 @larger(8)
@@ -640,11 +595,4 @@ def torch_small_convolutions(B):
     opt = torch.optim.SGD(m.parameters(), 0.01, momentum=0.9)
     x, y = torch.rand(640, 3, 12, 12), torch.arange(640) % 5
 
-    def train():
-        for _ in range(3):
-            for a, b in zip(x.split(B), y.split(B)):
-                opt.zero_grad()
-                nn.functional.cross_entropy(m(a), b).backward()
-                opt.step()
-
-    return train
+    return lambda: torch_passes(3, opt, lambda a, b: nn.functional.cross_entropy(m(a), b), x, y, B)
