@@ -138,22 +138,17 @@ class CellTree(RowColumns):
 
     def rows(self, *kinds: str, below: int | None = None) -> list[int]:
         """The nodes of some kinds, directly below one or anywhere."""
-        return [
-            row
-            for row, kind in enumerate(self.kind)
-            if kind in kinds and below in (None, int(self.parent[row]))
-        ]
+        chosen = [row for row, kind in enumerate(self.kind) if kind in kinds]
+        return [row for row in chosen if below in (None, int(self.parent[row]))]
 
     def is_inside(
         self, row: int, kinds: Collection[str], above: int, *, itself: bool = True
     ) -> bool:
         """True if a node, or one above it but below another, is of some kinds."""
         at = row if itself else int(self.parent[row])
-        while at > above:
-            if self.kind[at] in kinds:
-                return True
+        while at > above and self.kind[at] not in kinds:
             at = int(self.parent[at])
-        return False
+        return at > above
 
     def line_above(self, row: int) -> str:
         """The line of a node, or of the next one above that has one."""
@@ -178,17 +173,14 @@ class CellTree(RowColumns):
         Raises:
             ValueError: There is none.
         """
-        named = [
-            row
-            for row in self.rows(*_NAMED_KINDS)
-            if self.name[row] and f".{self.name[row]}".endswith(f".{name}")
-        ]
+        every = [row for row in self.rows(*_NAMED_KINDS) if self.name[row]]
+        named = [row for row in every if f".{self.name[row]}".endswith(f".{name}")]
         outermost = [
             row for row in named if not any(row in self.rows_below(at)[1:] for at in named)
         ]
         if not outermost:
-            largest = sorted(self.rows(*_NAMED_KINDS), key=lambda row: -int(self.wall_ps[row]))
-            listed = list(dict.fromkeys(self.name[row] for row in largest if self.name[row]))
+            largest = sorted(every, key=lambda row: -int(self.wall_ps[row]))
+            listed = list(dict.fromkeys(self.name[row] for row in largest))
             there = ", ".join(listed[:_MOST_NAMES_OF_NODE]) or "none"
             raise ValueError(
                 f"Nothing in p.cell_tree is called {name!r}. The largest nodes: {printable(there)}."
@@ -296,13 +288,10 @@ def _recorded(study: Study) -> list[TreeNode]:
         for is_first in (True, False):
             of_kind = np.flatnonzero(rows & (steps.is_warmup == is_first))
             if of_kind.size:
-                nodes.append(
-                    TreeNode(
-                        0, parts.FIRST if is_first else kind,
-                        phase if is_first or kind == parts.MARKED else "",
-                        occurrences=of_kind.size, self_ns=int(steps.duration_ps[of_kind].sum()),
-                    )
-                )  # fmt: skip
+                part = parts.FIRST if is_first else kind
+                name = phase if part in (parts.FIRST, parts.MARKED) else ""
+                spent = int(steps.duration_ps[of_kind].sum())
+                nodes.append(TreeNode(0, part, name, occurrences=of_kind.size, self_ns=spent))
     is_end = np.isin(np.arange(len(steps)), gaps.between_epochs)
     for kind, is_chosen in ((parts.GAPS, ~is_end), (parts.EPOCH_ENDS, is_end)):
         chosen = is_chosen & (gaps.duration_ps > 0)
@@ -332,9 +321,7 @@ def _with_waits(nodes: Sequence[TreeNode], study: Study) -> list[TreeNode]:
             continue
         took = int(steps.duration_ps[rows].sum())
         on_thread = int((steps.host_end_ps - steps.host_begin_ps)[rows].sum())
-        inside = {row}
-        inside.update(at for at, one in enumerate(made) if one.parent in inside)
-        seen = sum(made[at].self_ns for at in inside)
+        seen = sum(made[at].self_ns for at in _inside(made, row))
         left = round(times * (took - (on_thread if seen else 0)))
         left = min(left, round(times * took) - seen) if steps.steps_ahead else left
         left = _move(made, _waits_around(made, row), row, left)
@@ -423,6 +410,13 @@ def _divide_gaps(made: list[TreeNode], loop: int, spent: dict[str, float]) -> No
         made.pop()
 
 
+def _inside(made: Sequence[TreeNode], row: int) -> set[int]:
+    """A node and all below it."""
+    inside = {row}
+    inside.update(at for at, one in enumerate(made) if one.parent in inside)
+    return inside
+
+
 def _below(made: Sequence[TreeNode], row: int, kinds: Collection[str]) -> list[int]:
     return [at for at, node in enumerate(made) if node.parent == row and node.kind in kinds]
 
@@ -438,7 +432,13 @@ def _with_steps(nodes: Sequence[TreeNode], study: Study) -> list[TreeNode]:
         if rows.size and whole:
             for at in (row, *below):
                 made[at] = replace(made[at], self_ns=0)
-            shares = study.breakdown.picoseconds[rows].sum(axis=0)
+            # What looks saw of own functions inside is Python, as far as the trace has so much.
+            lines = sum(
+                made[at].self_ns for at in _inside(made, row) if made[at].kind == parts.LINES
+            )
+            shares = study.breakdown.picoseconds[rows].sum(axis=0, dtype=np.float64)
+            shares *= (whole + lines) / max(shares.sum(), 1)
+            shares[-1] = max(shares[-1] - lines, 0)
             _add_below(made, row, whole, list(zip(CATEGORIES, shares.tolist(), strict=True)))
             if phase == study.summary.phase:
                 _add_ops(made, row, study)

@@ -34,7 +34,7 @@ from made_times import by_made_times, plant
 import profnb
 from profnb.capture.parts import cell_counters
 from profnb.core.options import CaptureOptions
-from profnb.causes.python_work import find_reads_beside_programs
+from profnb.causes.reads import find_reads_beside_programs
 from profnb.causes.compiled_again import find_compiled_again
 from profnb.sweep import Sweep
 

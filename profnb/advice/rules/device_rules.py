@@ -14,14 +14,8 @@ from profnb.advice.replay import Edit
 from profnb.capture.parts.part_records import EPOCH_ENDS, GAPS
 from profnb.causes import numbers
 from profnb.causes.pieces import PRODUCT
-from profnb.causes.python_work import (
-    INTO,
-    OUT_OF,
-    SIZE,
-    find_reads_beside_programs,
-    find_waiting_op,
-    starts_ops_singly,
-)
+from profnb.causes.python_work import starts_ops_singly
+from profnb.causes.reads import INTO, OUT_OF, SIZE, find_reads_beside_programs, find_waiting_op
 from profnb.causes.starving import room_for_batch
 from profnb.core.columns import Bools
 from profnb.core.printable import printable

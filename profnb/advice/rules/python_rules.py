@@ -22,6 +22,7 @@ from profnb.causes.python_work import (
     find_eager_runs,
     find_python_between,
     find_python_in_steps,
+    python_in_steps_share,
     shares_of_calls,
 )
 from profnb.causes.repeats import longest_line
@@ -180,30 +181,57 @@ def _function_of(
     )  # fmt: skip
 
 
-def _python(model: Model, nodes: Sequence[int], rows: Sequence[int], line: str = "") -> Proposals:
-    """Python of one's own, as far as nothing else was at work: a line may wait for a device, or copy."""
+@of_trace
+def own_functions_in_steps(model: Model, study: Study) -> Proposals:
+    """An own function inside of the steps is Python that starts nothing."""
+    tree = model.tree
+    if not (study.program.is_own_loop and study.has_steps and model.has_looks):
+        return
+    lines = [row for row in tree.with_below(model.main_steps).tolist() if tree.kind[row] == LINES]
+    python = python_in_steps_share(study) * model.periods_ps
+    for rows in _by_function(tree, lines):
+        others = int(tree.self_ps[lines].sum() - tree.self_ps[rows].sum())
+        yield from _python(model, rows, rows, python=(python - others, python))
+
+
+def _python(
+    model: Model,
+    nodes: Sequence[int],
+    rows: Sequence[int],
+    line: str = "",
+    python: tuple[float, float] | None = None,
+) -> Proposals:
+    """Python of one's own, as far as nothing else was at work: a line may wait for a device, or copy.
+
+    Args:
+        model: The cell.
+        nodes: The function's nodes.
+        rows: Those whose time it is, without those below.
+        line: The line to name instead of the function.
+        python: How much of that is Python at least and at most; None for what runs between the steps.
+    """
     tree, row = model.tree, nodes[0]
     took = int(tree.self_ps[rows].sum())
-    python = min(model.python_between_ps, took)
-    if not python:
+    least, most = (min(ps, took) for ps in python or (model.python_between_ps,) * 2)
+    if least <= 0:
         return
     name = "" if line else tree.name[row] and quoted(tree.name[row])
     where = line or tree.line[row]
     what = name or f"the code at {where}"
-    left, has_device = 1 - python / took, model.is_traced and model.program.has_device
+    has_device = model.is_traced and model.program.has_device
     meanwhile = " while the device idled" if has_device else " while nothing computed"
     if 2 * sum(int(tree.self_ps[at]) for at in rows if tree.kind[at] == FRAMEWORK) > took:
         meanwhile = ", mostly in calls of the framework"
-    most, page = left + (1 - left) * LEFT, "data_performance"
+    remains, page = (1 - most / took, 1 - least / took * (1 - LEFT)), "data_performance"
     yield Proposal(
         "own-python", f"Do less in {what}",
-        f"{what[:1].upper()}{what[1:]} took {duration_text(python)}{' (nearby lines included)' * bool(line)}"
-        f"{meanwhile}.",
+        f"{what[:1].upper()}{what[1:]} took {durations_text(least, most)}"
+        f"{' (nearby lines included)' * bool(line)}{meanwhile}.",
         f"Vectorize it, or move the work to {'the device or to ' * has_device}a thread beside the steps. "
         f"Or run it every {SELDOM}th time only.",
         guide(model.traced, page) if model.study is not None else f"{GUIDE}/{page}",
-        [scale(tree, rows, left, most, with_below=False),
-         *model.steps_behind(sum(map(tree.times_of, nodes)), python)],
+        [scale(tree, rows, *remains, with_below=False),
+         *([] if python else model.steps_behind(sum(map(tree.times_of, nodes)), least))],
         where, {"without": tree.name[row]} if name else None,
     )  # fmt: skip
 
@@ -218,13 +246,9 @@ def python_between_steps(model: Model, study: Study) -> Proposals:
     if eager is not None and 2 * eager.share > 1:  # ``eager_ops`` has the remedy
         return
     is_own, share, seldom = study.program.is_own_loop, python.share, python.seldom
-    kinds = [parts.GAPS, OTHERS]
-    if model.has_looks:  # which give what runs after few steps a name
-        seldom = ""
-        if is_own:  # what lies between its steps, too
-            share, kinds = python.inside, [OTHERS]
-            if not model.tree.rows(parts.MARKED):
-                return
+    if is_own and model.has_looks:  # own functions, and lines of the cell, are nodes
+        return
+    kinds, seldom = [parts.GAPS, OTHERS], "" if model.has_looks else seldom  # looks give it a name
     evidence = f"Python ran for {percent_text(share)} of the time from step to step, while nothing computed."
     title = f"Do less Python {'in' if 2 * python.inside > share else 'between'} the steps"
     code, remains = _less_python(study), (0.0, LEFT)
@@ -405,6 +429,6 @@ def _started_together(
 
 
 PYTHON_RULES = (
-    own_functions, values_to_tensors, python_between_steps, tiny_batches, python_in_the_step, eager_ops,
-    eager_ops_between,
+    own_functions, own_functions_in_steps, values_to_tensors, python_between_steps, tiny_batches,
+    python_in_the_step, eager_ops, eager_ops_between,
 )  # fmt: skip
