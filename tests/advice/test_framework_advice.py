@@ -7,9 +7,10 @@ import pytest
 from advised import alone
 from traces import event, host, line, plane, read
 
-from profnb.advice.advise import proposals_of
+from profnb.advice.advise import advise, proposals_of
 from profnb.advice.cell_model import Model
-from profnb.capture.parts.part_records import CellRecords
+from profnb.capture.parts import part_records as parts
+from profnb.capture.parts.part_records import CellRecords, TreeNode
 from profnb.capture.recording import Recording
 from profnb.causes.cell_tree import grow_tree
 from profnb.causes.pieces import find_torch_ops
@@ -450,3 +451,25 @@ def test_what_a_loader_makes_faster_than_a_worker_hands_it_over_needs_no_workers
 def test_a_loader_that_only_takes_examples_from_tensors_needs_no_workers(examples, by_index):
     found = fetches("_SingleProcessDataLoaderIter", took=1400, period=3000, examples=examples)
     assert ("torch.randperm" in found.code) is by_index and ("num_workers" in found.code) is not by_index
+
+
+@pytest.mark.parametrize(("other", "of_steps"), [(3000, 0.9), (3000, 0.4), (0, 0.9)], ids=["nearly all of the steps", "a part of them", "it starts ops"])
+def test_an_own_function_inside_of_the_steps_is_named_where_it_is_python(other, of_steps):
+    """24 ops of 10 us each 12 us, behind every sixth so much Python of a function in which looks saw such a share of the steps."""
+    study = many_ops(pause=2, took=10, other=other).study
+    whole_ns = int(study.steps.duration_ps.sum()) // 1000
+    inside = round(whole_ns * of_steps)
+    cell = CellRecords(whole_ns, tree=[
+        TreeNode(-1, parts.CELL, "block"),
+        TreeNode(0, parts.MARKED, study.summary.phase, occurrences=len(study.steps), self_ns=whole_ns - inside),
+        TreeNode(1, parts.LINES, "augment", file="/home/me/net.py", line=40, self_ns=inside, looks=500),
+    ])  # fmt: skip
+    tree = grow_tree(cell, study)
+    computing = int(tree.wall_ps[tree.rows("host compute")].sum()) / tree.whole_ps
+    assert computing == pytest.approx(min(24 * 10 / (10 + 24 * 12 + 4 * other), 1 - of_steps) if other else 1 - of_steps, abs=0.02)
+    told = {one.rule: one for one in advise(Model(tree, study, cell=cell))}
+    assert ("own-python" in told) == bool(other)
+    if other:
+        advice = told["own-python"]
+        assert advice.title == "Do less in `augment`" and advice.where.endswith("net.py:40")
+        assert advice.saves_ms == pytest.approx((0.6 * of_steps * advice.wall_ms, of_steps * advice.wall_ms), rel=0.03)

@@ -181,14 +181,13 @@ def _function_of(
     )  # fmt: skip
 
 
-@of_trace
+@of_steps
 def own_functions_in_steps(model: Model, study: Study) -> Proposals:
     """An own function inside of the steps is Python that starts nothing."""
     tree = model.tree
-    if not (study.program.is_own_loop and study.has_steps and model.has_looks):
-        return
-    lines = [row for row in tree.with_below(model.main_steps).tolist() if tree.kind[row] == LINES]
-    python = python_in_steps_share(study) * model.periods_ps
+    below = tree.with_below([row for row in model.main_steps if not tree.is_inside(row, (CALL,), 0)])
+    lines = [row for row in below.tolist() if tree.kind[row] == LINES]
+    python = python_in_steps_share(study) * model.periods_ps if lines else 0.0
     for rows in _by_function(tree, lines):
         others = int(tree.self_ps[lines].sum() - tree.self_ps[rows].sum())
         yield from _python(model, rows, rows, python=(python - others, python))
