@@ -228,12 +228,16 @@ class TracingSteps:
         spent_ps: What they took.
         traced_ps: What all steps took in which anything was traced.
         warm_up_ps: What these and the warm-up took.
+        count: How many they are.
+        others: In how many further ones anything was traced.
         left_ps: What they would take at least and at most: usual steps, or their ops and a call.
     """
 
     spent_ps: float
     traced_ps: float
     warm_up_ps: float
+    count: int
+    others: int
     left_ps: tuple[float, float]
 
 
@@ -267,7 +271,8 @@ def find_tracing_steps(
     of_traced, of_warm_up = (
         float(took_ps[np.union1d(rows, dues)].sum()) for rows in (traced, warm_up)
     )
-    return TracingSteps(spent, of_traced, of_warm_up, (min(left), max(left)))
+    others = np.setdiff1d(traced, dues).size
+    return TracingSteps(spent, of_traced, of_warm_up, dues.size, others, (min(left), max(left)))
 
 
 class _Calls(NamedTuple):

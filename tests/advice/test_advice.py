@@ -886,7 +886,7 @@ def functions(*calls, traced=(), name="scaled"):
 def test_a_function_that_is_traced_anew_is_told_where_it_stands():
     study = functions(1, 2, 3, 4, 5, 0, 0, traced=[TracedFunction("scaled", 0, False, "f.py:7", "f.py:20", "", 5)])
     found = advised(study)["retracing"]
-    assert "scaled was traced anew in 4 of 7 calls" in found.evidence and "traced took 24.0 ms in all" in found.evidence  # the first is its due
+    assert "scaled was traced anew in 4 of 7 recorded calls" in found.evidence and "traced took 24.0 ms in all" in found.evidence  # the first is its due
     assert found.saves_ms == pytest.approx((4 * 6, 4 * 6))  # steps of 9 ms become ones of 3
     assert "input_signature" in found.code
     assert found.where == "f.py:7"
@@ -932,7 +932,7 @@ def test_a_function_that_a_loop_makes_anew_is_told_to_be_made_once():
     one = TracedFunction("scaled", 0, False, "f.py:7", "f.py:20")
     found = advised(functions(1, 1, 1, 1, traced=[one] * 4))["retracing"]
     assert found.title == "Define scaled once"
-    assert "scaled was a new tf.function in 4 of 4 calls" in found.evidence and "took 18.0 ms in all" in found.evidence
+    assert "scaled was a new tf.function in 4 of 4 recorded calls" in found.evidence and "took 18.0 ms in all" in found.evidence
     assert "before the loop" in found.code
     assert found.where == "f.py:7"
     layers = [TracedFunction("scaled", 0, False, "f.py:7", "f.py:20")] * 4

@@ -43,7 +43,7 @@ def test_what_a_rule_says_of_its_program():
     retracing = rules(program("retracing-slow"))["retracing"]
     assert "argument factor was" in retracing.evidence
     assert "argument x" not in retracing.evidence
-    assert "scaled was traced anew in 40 of 40 calls" in retracing.evidence
+    assert "scaled was traced anew in 40 of 40 recorded calls" in retracing.evidence
     assert "f32[" in rules(program("recompiling-slow"))["recompiling"].evidence
     assert "small-ops-without-xla" not in rules(program("product"))
 

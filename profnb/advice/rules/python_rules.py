@@ -185,7 +185,9 @@ def _function_of(
 def own_functions_in_steps(model: Model, study: Study) -> Proposals:
     """An own function inside of the steps is Python that starts nothing."""
     tree = model.tree
-    below = tree.with_below([row for row in model.main_steps if not tree.is_inside(row, (CALL,), 0)])
+    below = tree.with_below(
+        [row for row in model.main_steps if not tree.is_inside(row, (CALL,), 0)]
+    )
     lines = [row for row in below.tolist() if tree.kind[row] == LINES]
     python = python_in_steps_share(study) * model.periods_ps if lines else 0.0
     for rows in _by_function(tree, lines):

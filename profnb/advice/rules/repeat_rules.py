@@ -209,7 +209,10 @@ def unlearned(model: Model, study: Study) -> Proposals:
         left = 1 / epochs if kind == DATA else 0.0
         kinds, most = (f"{study.layers.table.side} compute",), left + (1 - left) * QUARTER
         edits = [model.some_of(kinds, work.share, (left, most))]
-        pays = kind == DATA and replay(model.tree, edits).middle_ps >= LEAST_SHARE * model.ran_ps
+        once_more, pays = (
+            "",
+            kind == DATA and replay(model.tree, edits).middle_ps >= LEAST_SHARE * model.ran_ps,
+        )
         first = model.tree.rows(parts.FIRST) if pays else []  # tracing once is no reason alone
         if first:  # traced in a smaller program
             rows = model.tree.with_below(first)
@@ -217,11 +220,12 @@ def unlearned(model: Model, study: Study) -> Proposals:
             edits.append(Edit(rows, QUARTER * traced_ps, (1 - QUARTER) * traced_ps, work.share))
         else:  # of what runs these alone
             tracing_ps = work.count * model.costs.tracing_ps
-            edits[0] = replace(edits[0], most_ps=edits[0].most_ps + tracing_ps)
+            edits[0] = replace(edits[0], once_ps=(0.0, tracing_ps))
+            once_more = f" Tracing takes up to {duration_text(tracing_ps)} once." * (kind == DATA)
         what = quoted(work.layers) if work.layers else f"the ops of {work.line or 'the step'}"
         took = f"{what[:1].upper()}{what[1:]} took {percent_text(work.share)} of the time from step to step"
         rule, title, evidence, code, page = _UNLEARNED[kind]
-        evidence = f"{took}. {evidence.format(epochs=count_text(epochs))}"
+        evidence = f"{took}. {evidence.format(epochs=count_text(epochs))}{once_more}"
         yield Proposal(
             rule, title.format(what=what), evidence, code, page, edits, work.line,
         )  # fmt: skip
@@ -351,7 +355,7 @@ def retracing(model: Model, study: Study) -> Proposals:
     spent_ps = float(study.trace.events.duration_ps[again.events].sum())
     if model.has_looks:  # of all calls, not of the recorded ones alone
         spent_ps = float(model.tree.self_ps[edit.rows].sum()) * edit.share
-    times = f"in {count_text(again.traced)} of {count_text(again.calls)} calls"
+    times = f"in {count_text(again.traced)} of {count_text(again.calls)} recorded calls"
     if again.is_made:
         evidence = f"{name[:100]} was a new tf.function {times}. TensorFlow traces each of them."
         code = "Make the tf.function once, before the loop, and pass changing values as tensors."
@@ -388,7 +392,11 @@ def _traced_once(model: Model, study: Study, again: Retracing) -> Edit:
         spoken = whole * again.share if model.has_looks else min(calls_ps, whole)
         least, most = (min(cost * again.events.size, spoken) for cost in model.costs.call_ps)
         return Edit(rows, least, most, spoken / whole if whole else 0.0)
-    share = taken.spent_ps / (taken.traced_ps if model.has_looks else taken.warm_up_ps)
+    share = taken.spent_ps / taken.warm_up_ps
+    if model.has_looks:  # of all that traced, the first time is this function's due
+        more = tree.occurrences[tree.rows(parts.FIRST)].sum() / (taken.others + taken.count)
+        due = (1 - taken.spent_ps / taken.traced_ps) / max(taken.others, 1)
+        share = min(taken.spent_ps / taken.traced_ps + due * max(1 - 1 / more, 0.0), 1.0)
     spoken = float(tree.self_ps[rows].sum()) * share
     least, most = (spoken * min(each / taken.spent_ps, 1.0) for each in taken.left_ps)
     # Beside tracing and compiling, which the tree has apart, all may remain.
