@@ -8,7 +8,7 @@ from itertools import chain
 
 import pytest
 from clocks import stand_still
-from made_cell import Cell, callback, callback_list
+from made_cell import saves, Cell, callback, callback_list
 
 from profnb.capture.parts import cell_counters
 from profnb.capture.parts.cell_counters import CallClock
@@ -203,9 +203,29 @@ def test_calls_that_took_no_time_divide_nothing():
 
 
 def test_a_told_gap_that_waited_for_a_core_says_nothing_of_the_others():
-    """It stands for the longest third of the gaps; told by the sum of all, the callback would have 28 of 29.6 ms."""
+    """Of its length it is the only one; told by the sum of all, the callback would have 28 of 29.6 ms."""
     parts = fit_with_gaps((3, 0), (9, 20), (20, 0))
-    assert parts["callbacks", "Mine.on_train_batch_end"][0] == pytest.approx(16 * 0.1 + (20 + 8 * 0.4) * 20.1 / 20.4)
+    assert parts["callbacks", "Mine.on_train_batch_end"][0] == pytest.approx(24 * 0.1 + 20)
+
+
+@pytest.mark.parametrize("told", [(5,), (5, 15), ()], ids=["one save", "two saves", "none"])
+def test_gaps_that_are_told_speak_for_those_of_their_length(told):
+    """Each fifth of 30 gaps saves the model for 30 ms, one fifth of it in the callback's hook itself; the others take 0.4 ms."""
+    cell, keep = Cell(), callback("Keep.on_train_batch_end")
+    with cell.run("fit"):
+        cell.step(5, looks=False)
+        for step in range(1, 31):
+            if step % 5:
+                cell.gap((0.4,), told=step % 3 == 1)
+            else:
+                cell.gap((6, callback_list("on_train_batch_end"), keep), (24, callback_list("on_train_batch_end"), keep, saves()), told=step in told)
+            cell.step(5, looks=False)
+    parts = cell.finish()
+    if told:
+        assert parts["callbacks", "Keep.on_train_batch_end"][0] == pytest.approx(6 * 6)
+        assert parts["checkpointing", "Model.save_weights"][0] == pytest.approx(6 * 24)
+    else:
+        assert ("callbacks", "Keep.on_train_batch_end") not in parts
 
 
 @pytest.mark.tensorflow
