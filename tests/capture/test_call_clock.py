@@ -96,7 +96,8 @@ def test_who_called_whom_is_kept_and_gaps_are_told_apart(clock):
 
     gaps = CallClock()
     for call in (one, two):
-        gaps.begin()
+        while not gaps.is_on:  # some gaps are left out
+            gaps.begin()
         clock.now += 1 * US
         call()
         gaps.end()
@@ -172,6 +173,23 @@ def test_a_gap_of_many_calls_is_left_and_gaps_cost_a_300th_of_the_cell(clock, mo
     gaps.end()
     assert gaps.next_ns >= began + 300 * 100 * 300  # a hundred events of 300 ns, at least
     assert sum(gaps.stop(0).took_ns) == 50 * 10  # of 50 calls and returns
+
+
+@pytest.mark.parametrize("each", [2, 3, 5, 7])
+def test_long_gaps_are_told_as_often_as_short_ones(clock, each):
+    """Each second to seventh gap takes 40 ms, the others 0.4 ms: the time until the next one is told ends in a long one, mostly."""
+    gaps, told = CallClock(), {True: 0, False: 0}
+    for gap in range(4000):
+        clock.now += 5_000 * US
+        if clock.now >= gaps.next_ns:
+            gaps.begin()
+        is_long = gap % each == 0
+        clock.now += (40_000 if is_long else 400) * US
+        if gaps.is_on:
+            told[is_long] += 1
+            gaps.end()
+    assert sum(told.values()) > 100
+    assert 0.5 / each < told[True] / sum(told.values()) < 1.6 / each
 
 
 def fit_with_gaps(*told):

@@ -121,6 +121,9 @@ def is_in_flight(array: Any) -> bool:
 
 _CELL_PER_COST, _EVENT_NS, _MOST_EVENTS = 300, 300, 20_000
 _GAPS, _MOST_PLACES_CLOCKED = 200, 10_000
+# The time is over in a long gap, mostly, and the next gap would be told, never the long one: so up to four more
+# are left out. Multiples of the golden ratio lie evenly between whole numbers.
+_SKIPS, GOLDEN = 5, 0.618034
 _LATER_NS = 100_000_000  # until somebody else's profiler is asked for again
 _UNNAMED, _NAMED, _FRAMEWORK = range(3)
 
@@ -150,7 +153,7 @@ class CallClock(Gaps):
         """Nothing is told yet."""
         self.is_on, self.next_ns = False, 0
         self._began_ns = time.perf_counter_ns()
-        self._spent_ns = self._events = 0
+        self._spent_ns = self._events = self._count = self._skip = 0
         self._gap_ns = self._since_ns = 0
         self._place = 0  # a row of those seen; 0 where there are too many
         self._places: dict[tuple[int, ...], int] = {(): 0}
@@ -163,6 +166,9 @@ class CallClock(Gaps):
 
     def begin(self) -> None:
         """A step has ended."""
+        if self._skip:
+            self._skip -= 1
+            return
         now = time.perf_counter_ns()
         # TensorFlow's and JAX's tracers of Python are known by what they set for new threads.
         is_used = sys.getprofile() is not None or threading.getprofile() is not None
@@ -182,6 +188,8 @@ class CallClock(Gaps):
             self._charge(time.perf_counter_ns())
         self.is_on, self._inside = False, None
         self._spent_ns += self._events * _EVENT_NS
+        self._count += 1
+        self._skip = int(self._count * GOLDEN % 1 * _SKIPS)
         now = time.perf_counter_ns()
         self.next_ns = max(
             self._began_ns + self._spent_ns * _CELL_PER_COST, now + (now - self._began_ns) // _GAPS

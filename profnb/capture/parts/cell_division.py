@@ -23,7 +23,7 @@ from itertools import compress
 import numpy as np
 
 from profnb.capture.parts import part_records as parts
-from profnb.capture.parts.cell_counters import InFlight, TimedCalls
+from profnb.capture.parts.cell_counters import GOLDEN, InFlight, TimedCalls
 from profnb.capture.parts.part_records import CALL as RUN_CALL
 from profnb.capture.parts.part_records import EPOCH, CellPart, CellRecords, NodeKey, TreeNode
 from profnb.capture.parts.stack_parts import RUN, StackPart, part_of_stack
@@ -40,7 +40,6 @@ _LEAST_UNTRACED = 8  # of which a median says what a step takes
 # Gaps of one kind differ by less from one length to the next: in a fit of steps of 5 ms those with a save of
 # the model took 28 to 61 ms, all others 0.3 to 0.9.
 _ANOTHER_KIND = 2
-_GOLDEN = 0.618034  # whose multiples lie evenly between whole numbers
 _RECORDING, _THREADS = "tracing", "threads"
 _TIMED_PARTS, _LONG_NS, _MOST_LONG = (parts.CALLBACKS, parts.CHECKPOINTING), 1_000_000, 64
 # Which nothing counts.
@@ -405,7 +404,7 @@ def _recording_of(turns: TurnRecords, begin: Int64s, end: Int64s) -> list[tuple[
         return []
     behind = np.append(begin, until[-1:])[begin.searchsorted(since)]  # the first step of a turn
     spare = (np.minimum(until, behind) - since - longer)[was_traced]
-    at = since[was_traced] + (spare * (np.arange(spare.size) * _GOLDEN % 1)).astype(np.int64)
+    at = since[was_traced] + (spare * (np.arange(spare.size) * GOLDEN % 1)).astype(np.int64)
     return [(_RECORDING, one, one + longer) for one in at[spare > longer].tolist()]  # half at most
 
 
