@@ -326,6 +326,16 @@ def test_few_values_and_those_of_calls_are_not_told_to_be_made_once(cell, conver
     assert rules(cell) == said
 
 
+@pytest.mark.parametrize(("ms", "is_said"), [(0.4, False), (1.5, True)], ids=["arrays", "lists"])
+def test_what_takes_no_longer_to_make_a_tensor_of_than_a_call_is_left_alone(cell, ms, is_said):
+    """Each action needs the observation before, an array: nothing can make its tensor before the loop."""
+    for _ in range(400):
+        with cell.within(mine("rollout")):
+            trained(cell, 1, 0.5, kind=CALL, name="act")
+            cell.work(ms, *CONVERTS)
+    assert ("values-to-tensors" in rules(cell)) == is_said
+
+
 READS = (
     ("KerasVariable.numpy", f"{KERAS_3}/backend/common/variables.py", 100, 102),
     ("convert_to_numpy", f"{KERAS_3}/backend/tensorflow/core.py", 170, 172),

@@ -98,8 +98,11 @@ def values_to_tensors(model: Model) -> Proposals:
     for nodes in _by_function(tree, sorted({int(tree.parent[row]) for row in tree.rows(EAGER)})):
         # A look may fall on the next op instead.
         around, eager = nodes[0], [at for row in nodes for at in tree.rows(EAGER, below=row)]
-        took = sum(int(tree.self_ps[at]) for at in eager if tree.name[at] == parts.TO_TENSORS)
-        if not took or 2 * took < tree.self_ps[eager].sum():
+        converting = [at for at in eager if tree.name[at] == parts.TO_TENSORS]
+        took = int(tree.self_ps[converting].sum())
+        times = sum(map(tree.times_of, converting))
+        # An array or a few numbers take no longer than starting something does.
+        if took <= times * model.costs.call_ps[1] or 2 * took < tree.self_ps[eager].sum():
             continue
         name, where = tree.name[around] and quoted(tree.name[around]), model.own_line(around)
         yield Proposal(
