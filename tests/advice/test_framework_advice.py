@@ -303,6 +303,18 @@ def test_no_range_of_small_ops_is_wider_than_40_points(pause):
     assert 0 < high - low <= 0.4
 
 
+@pytest.mark.parametrize(("runs", "took", "is_said"), [(150, 5, True), (150, 25, False), (10, 5, False)], ids=["starting", "ops take longer", "Python is what takes long"])
+def test_short_programs_that_wait_for_each_other_are_told_to_be_one(runs, took, is_said):
+    """A call each 40 us; its program runs three steps later, or at once, for 5 or 25 us."""
+    p = jax_loop(("update", 0, runs, took), period=40, steps=200)
+    advice = said(p).get("work-outside-jit")
+    assert (advice is not None) == is_said
+    if is_said:
+        assert advice.title == "Run many steps in one program" and "73.9 % of the time" in advice.evidence
+        # All of JAX's time goes at most, a call of 30 us and 5 us behind it; what ops took stays otherwise, and a quarter of the rest.
+        assert advice.saves_ms == pytest.approx((0.75 * 30 / 40.6 * advice.wall_ms, 35 / 40.6 * advice.wall_ms), rel=0.03)
+
+
 def between_marks(*, into=20, seen=True):
     """Steps of 12 ops of 10 us each 20 us, behind Python of the step's own, 500 us apart, of which profnb's marks are most."""
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from profnb.advice.cell_model import Model
-from profnb.advice.proposals import Proposal, Proposals, of_trace, propose
+from profnb.advice.proposals import Proposal, Proposals, of_steps, of_trace, propose
 from profnb.advice.replay import Edit
 from profnb.capture.environment import CORES, INTRA_OP
 from profnb.capture.models.layer_facts import WITHOUT_CUDNN
@@ -29,6 +29,7 @@ from profnb.causes.pieces import (
     find_uncompilable,
     fused_by_xla,
 )
+from profnb.causes.python_work import share_around_ops
 from profnb.causes.repeats import find_summaries
 from profnb.causes.starving import long_ops_share, number_set, threads_at_work
 from profnb.core.printable import quoted
@@ -98,6 +99,26 @@ def _programs(study: Study, pieces: Pieces, share: str, edit: Edit) -> Proposals
         "values for the loop.",
         JIT_GUIDE, [edit],
     )  # fmt: skip
+
+
+@of_steps
+def steps_in_one_program(model: Model, study: Study) -> Proposals:
+    """Programs of JAX follow each other as fast as they start, which takes longer than their ops."""
+    if not study.program.is_jax or not study.steps.steps_ahead or study.program.is_loop_of_keras:
+        return
+    around, whole = share_around_ops(study), share_of(study, "host compute")
+    if 2 * around > 1:
+        count, step_ps = study.summary.counted.size, study.summary.mean_period_ps
+        remains = 0.0, (whole - around + QUARTER * around) / whole
+        yield Proposal(
+            "work-outside-jit", "Run many steps in one program",
+            f"JAX ran {count_text(count)} steps of {duration_text(step_ps)} each. Starting their programs "
+            f"took {percent_text(around)} of the time.",
+            "jax.lax.scan (or jax.lax.fori_loop) inside one jax.jit runs many steps in one call. scan also "
+            "returns a value of each step.",
+            "https://docs.jax.dev/en/latest/_autosummary/jax.lax.scan.html",
+            [model.some_of(("host compute",), whole, remains)],
+        )  # fmt: skip
 
 
 def _torch_ops(study: Study, pieces: Pieces, share: str, edit: Edit) -> Proposals:
@@ -388,6 +409,6 @@ _RECURRENT_LAYERS = {
 
 
 OP_RULES = (
-    started_in_pieces, small_ops_without_xla, large_optimizer, recompiling, loops_of_small_ops,
-    growing_graph, idle_cores, oversubscribed, summaries, slow_rnn,
+    started_in_pieces, steps_in_one_program, small_ops_without_xla, large_optimizer, recompiling,
+    loops_of_small_ops, growing_graph, idle_cores, oversubscribed, summaries, slow_rnn,
 )  # fmt: skip

@@ -121,8 +121,8 @@ def is_in_flight(array: Any) -> bool:
 
 _CELL_PER_COST, _EVENT_NS, _MOST_EVENTS = 300, 300, 20_000
 _GAPS, _MOST_PLACES_CLOCKED = 200, 10_000
-# The time is over in a long gap, mostly, and the next gap would be told, never the long one: so up to four more
-# are left out. Multiples of the golden ratio lie evenly between whole numbers.
+# The time is over in a long gap, mostly, and the next gap would be told, never the long one: so up to four
+# more are left out. Multiples of the golden ratio lie evenly between whole numbers.
 _SKIPS, GOLDEN = 5, 0.618034
 _LATER_NS = 100_000_000  # until somebody else's profiler is asked for again
 _UNNAMED, _NAMED, _FRAMEWORK = range(3)
