@@ -10,7 +10,7 @@ import numpy as np
 from profnb.capture.environment import CORES, INTER_OP, INTRA_OP
 from profnb.capture.source.source_records import CAPTURED
 from profnb.causes.numbers import FEWEST
-from profnb.core.columns import flags_at
+from profnb.core.columns import Int64s, flags_at
 from profnb.core.units import bytes_text, count_text, counted_text, duration_text, percent_text
 from profnb.steps.activities import AWAITING, SYNCHRONISING
 from profnb.steps.nesting import is_inside
@@ -24,6 +24,7 @@ from profnb.subjects.advising import (
     share_beyond,
     share_of,
     spans_of,
+    usual_share_beyond,
     window_of,
 )
 from profnb.subjects.core_contention import is_crowded, is_crowded_by_others
@@ -270,9 +271,9 @@ def input_runs_python(study: Study) -> bool:
 def crowded_share(study: Study) -> tuple[float, float]:
     """Find how much of what the steps compute on the host the pipeline's threads held up.
 
-    They hold up Python for as long as they run Python, under the interpreter's lock, and anything for as long
-    as threads waited for a free core; at most for as long as they work. Where all cores are busy, work that
-    goes frees its share of them.
+    They hold up Python for as long as they run Python, under the interpreter's lock: surely where none of the
+    steps' ops runs meanwhile. And anything for as long as threads waited for a free core; at most for as long
+    as they work. Where all cores are busy, work that goes frees its share of them.
 
     Returns:
         What they held up at most, and surely, of that time.
@@ -280,7 +281,10 @@ def crowded_share(study: Study) -> tuple[float, float]:
     waits, computing = study.recording.core_waits, share_of(study, "host compute")
     works = input_work_share(study) / computing if computing else 0.0
     if input_runs_python(study):
-        return min(works, 1.0), min(works, 1.0) / 2
+        python, ops = _python_and_ops(study)
+        alone = usual_share_beyond(study, spans_of(study, python), spans_of(study, ops))
+        waiting = max(min(alone, computing - covered_share(study, ops)), 0.0)
+        return min(works, 1.0), min(works, 1.0, waiting / (computing or 1))
     held_up = min(works, waits.waited_fraction / (1 + waits.waited_fraction))
     every = waits.wall_ns * waits.cores
     busy = min((waits.ran_ns + waits.others_ns) / every, 1.0) if every else 0.0
@@ -367,13 +371,18 @@ def threads_at_work(study: Study) -> float:
     return float((end - begin).sum() / covered) if covered else 0.0
 
 
+def _python_and_ops(study: Study) -> tuple[Int64s, Int64s]:
+    """Functions of Python that ops call, and all other ops without the pipeline's."""
+    python = op_events(study, lambda _, op_type: op_type in PYTHON_OPS)
+    return python, op_events(study, lambda _, op_type: op_type not in (*PYTHON_OPS, "Dataset"))
+
+
 def long_ops_share(study: Study) -> float:
     """Share of the time in which ops compute that are long enough for several threads.
 
     Not while functions of Python run that ops call: they have one thread.
     """
-    python = op_events(study, lambda _, op_type: op_type in PYTHON_OPS)
-    ops = op_events(study, lambda _, op_type: op_type not in (*PYTHON_OPS, "Dataset"))
+    python, ops = _python_and_ops(study)
     ops = ops[study.trace.events.duration_ps[ops] > LONG_OP_PS]
     busy = share_beyond(study, spans_of(study, ops), spans_of(study, python))
     return min(busy, share_of(study, "host compute"))

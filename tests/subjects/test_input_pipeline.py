@@ -543,6 +543,23 @@ def test_what_keras_makes_of_arrays_here_is_known_as_its_own():
 )
 def test_a_filter_whose_calls_wait_for_a_maps_threads_is_not_the_limit(kinds, charged_ms, function_ms, limit):
     table = SimpleNamespace(kind=kinds, function_occurrences=np.full(len(kinds), 4000), function_ps=np.array(function_ms) * MS)
+    table.tree, table.function_ops = SimpleNamespace(parent=np.arange(len(kinds)) - 1), [()] * len(kinds)
+    waits = SimpleNamespace(charged_ps=np.array(charged_ms) * MS)
+    assert kinds[_limit_of(table, waits)] == limit
+
+
+@pytest.mark.parametrize(
+    ("kinds", "charged_ms", "total_ms", "limit"),
+    [
+        (["FlatMap", "Generator"], [(700, 0), (0, 300)], [1100, 1000], "Generator"),  # the lock is what it waits for
+        (["FlatMap", "Generator"], [(700, 0), (300, 0)], [1100, 300], "FlatMap"),  # it works itself
+        (["FlatMap", "Range"], [(700, 0), (0, 300)], [1100, 1000], "FlatMap"),  # no Python
+        (["ParallelMap", "Generator"], [(10, 700), (0, 300)], [1100, 1000], "ParallelMap"),  # its function is what takes long
+    ],
+)
+def test_a_stage_that_waits_for_python_below_is_not_the_limit(kinds, charged_ms, total_ms, limit):
+    table = SimpleNamespace(kind=kinds, function_occurrences=np.zeros(2, int), function_ps=np.zeros(2), total_ps=np.array(total_ms) * MS)
+    table.tree, table.function_ops = SimpleNamespace(parent=np.array([-1, 0])), [(), ()]
     waits = SimpleNamespace(charged_ps=np.array(charged_ms) * MS)
     assert kinds[_limit_of(table, waits)] == limit
 

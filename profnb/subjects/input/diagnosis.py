@@ -204,7 +204,8 @@ def _limit_of(table: InputPipeline, waiting: Waiting) -> int:
     """The row of the iterator that was waited for longest.
 
     Not one whose function, in which the time was waited, worked for less than half of it (a filter behind a
-    map that takes all threads): the next one then, if it is a quarter of the waiting.
+    map that takes all threads): the next one then, if it is a quarter of the waiting. Where it waits for
+    Python that makes its elements, and perhaps for the interpreter's lock, it is that Python.
     """
     by_iterator = waiting.charged_ps.sum(axis=1)
     row, *others = map(int, np.argsort(-by_iterator, kind="stable"))
@@ -213,7 +214,16 @@ def _limit_of(table: InputPipeline, waiting: Waiting) -> int:
     is_idle = is_idle and in_function * 2 > by_iterator[row] and table.kind[row] not in _MAPS
     if is_idle and others and 4 * by_iterator[others[0]] >= by_iterator.sum():
         return others[0]
-    return row
+    if in_function * 2 > by_iterator[row]:
+        return row
+    below = {row}
+    below.update(at for at, above in enumerate(table.tree.parent.tolist()) if above in below)
+    python = [
+        at
+        for at in below
+        if runs_python(table, at) and 2 * table.total_ps[at] > table.total_ps[row]
+    ]
+    return max(python, default=row)
 
 
 def _comes_unevenly(table: InputPipeline, waiting: Waiting, row: int) -> bool:
