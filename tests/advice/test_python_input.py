@@ -10,6 +10,8 @@ import profnb
 from profnb.advice.advise import proposals_of
 from profnb.advice.cell_model import Model
 from profnb.advice.replay import replay
+from profnb.causes.starving import crowded_share
+from profnb.subjects.advising import share_of
 from profnb.subjects.study import Study
 
 US, MS = 10**6, 10**9
@@ -100,3 +102,28 @@ def test_a_pydataset_that_runs_here(is_sliced):
     with profnb.profile() as p:
         model.fit(x, y, epochs=4, verbose=0)
     assert "python-input" not in proposed(p.study)
+
+
+def beside(python_us, ops_us):
+    """Calls of 4 ms each with ops of so long in them; a generator's Python on another thread, from their begin on."""
+    steps, calls, pool = [], [], []
+    for at in range(12):
+        begin = at * (STEP_US + 100) * US
+        steps += [event("train", begin, STEP_US * US, step_num=at, _r=1), event("TFE_Py_ExecuteCancelable", begin + 10 * US, (STEP_US - 20) * US)]
+        pool.append(event("m/MatMul:MatMul", begin + (STEP_US - 20 - ops_us) * US, ops_us * US))
+        steps += [event(f"Iterator::{path}", begin + (STEP_US + 20 + level) * US, (40 - 2 * level) * US, id=level + 1) for level, path in enumerate(("Root", "Root::Prefetch"))]
+        calls += [event("Iterator::Root::Prefetch::Generator", begin + 20 * US, (python_us + 60) * US, id=3), event("make:PyFunc", begin + 30 * US, python_us * US)]
+    return Study(read(host(line("python", *steps), line("pool", *pool, line_id=2), line("tf_data", *calls, line_id=3))))
+
+
+@pytest.mark.parametrize(
+    ("python_us", "ops_us", "surely_us"),
+    [(3000, 500, 3000), (3000, 3800, 150), (3000, 2000, 1950), (300, 500, 300)],
+    ids=["the call waits for Python", "ops run beside it", "in part", "little Python"],
+)
+def test_a_call_surely_waits_while_only_the_inputs_python_runs(python_us, ops_us, surely_us):
+    study = beside(python_us, ops_us)
+    most, surely = crowded_share(study)
+    computing = share_of(study, "host compute") * (STEP_US + 100)
+    assert surely * computing == pytest.approx(surely_us, abs=120)
+    assert surely <= most <= 1
