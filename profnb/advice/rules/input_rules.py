@@ -108,8 +108,9 @@ def _remains(model: Model, cause: str, row: int = -1) -> tuple[float, float]:
         least, most = _on_all_cores(model, wait, work)
         return least, min(most, beside)
     if cause == "each element":  # of what it is waited for one call a batch, with larger ops
-        table = study.input.pipeline
-        least = 1 - float(table.waited_fraction[row]) * (1 - 1 / runs_in_batch(table, row))
+        waited = study.input.waiting.charged_ps.sum(axis=1)
+        of_row = float(waited[row] / waited.sum())
+        least = 1 - of_row * (1 - 1 / runs_in_batch(study.input.pipeline, row))
         return least, least + (1 - least) * QUARTER
     # Of the work so much is left at most, behind the rest of the step where it runs ahead.
     return 0.0, min(max(LEFT - rest, 0.0) / wait if is_ahead else LEFT, beside)
