@@ -176,7 +176,8 @@ def _largest_program(study: Study, functions: set[str]) -> str:
 def find_torch_ops(study: Study) -> Pieces | None:
     """The short ops that PyTorch starts one by one on a CPU; those that take long compute.
 
-    The way back of an op takes long where all its nodes of autograd do: a GRU is one op with hundreds.
+    The way back of an op takes long where all its nodes of autograd do: a GRU is one op with hundreds. An op
+    of many short ones is itself short where each step starts it again and again, as a loop over time its cell.
     Between two steps there is more of Python to go through; where we saw the cell, own functions are nodes.
     """
     trace, roots = study.trace, study.steps.roots
@@ -185,8 +186,14 @@ def find_torch_ops(study: Study) -> Pieces | None:
     is_op = is_torch_op(study) & (trace.lines.of_event == trace.lines.of_event[roots[0]])
     is_op &= np.isin(study.groups.step, study.summary.counted)
     every = outermost_of(is_op, study.groups.parent)
-    is_long = _is_of_long_way_back(study, every)
-    is_long |= trace.events.duration_ps[every] > LONG_OP_PS
+    took_ps, inside = trace.events.duration_ps, np.flatnonzero(is_torch_op(study))
+    inside = inside[~np.isin(inside, study.groups.parent[inside])]
+    longest = np.zeros(every.size + 1, np.int64)
+    np.maximum.at(longest, last_around(trace, every, inside), took_ps[inside])
+    _, name, times = np.unique(trace.events.name[every], return_inverse=True, return_counts=True)
+    is_again = times[name] >= FEWEST * study.summary.counted.size
+    is_short = (longest[:-1] <= LONG_OP_PS) & (is_again | (took_ps[every] <= LONG_OP_PS))
+    is_long = _is_of_long_way_back(study, every, is_again & is_short) | ~is_short
     ops = every[~is_long]
     each = ops.size / study.summary.counted.size
     if each < FEWEST:
@@ -199,15 +206,16 @@ def find_torch_ops(study: Study) -> Pieces | None:
     )  # fmt: skip
 
 
-def _is_of_long_way_back(study: Study, ops: Int64s) -> Bools:
-    """Mark those of N outermost ops that are nodes of one op whose nodes take long together, shape (N,)."""
+def _is_of_long_way_back(study: Study, ops: Int64s, is_piece: Bools) -> Bools:
+    """Mark those of N outermost ops that are nodes of one op, no piece, whose nodes take long together."""
     trace = study.trace
     is_node = find_nodes(trace)
     nodes = ops[is_node[ops]]
     made = find_makers(trace, nodes, nearest_of(study.groups.parent, is_node) >= 0)
     maker = np.where(made >= 0, last_around(trace, ops, made), -1)
     took = np.bincount(maker + 1, trace.events.duration_ps[nodes], ops.size + 1)[maker + 1]
-    return np.isin(ops, nodes[(maker >= 0) & (took > LONG_OP_PS)])
+    is_its = (maker >= 0) & ~is_piece[maker]
+    return np.isin(ops, nodes[is_its & (took > LONG_OP_PS)])
 
 
 def is_torch_op(study: Study) -> Bools:

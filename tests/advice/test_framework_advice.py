@@ -315,6 +315,18 @@ def test_short_programs_that_wait_for_each_other_are_told_to_be_one(runs, took, 
         assert advice.saves_ms == pytest.approx((0.75 * 30 / 40.6 * advice.wall_ms, 35 / 40.6 * advice.wall_ms), rel=0.03)
 
 
+@pytest.mark.parametrize(("cells", "inside", "is_said"), [(12, 10, True), (2, 60, False), (12, 1, False)], ids=["a cell each turn", "a whole layer", "it computes"])
+def test_a_cell_that_each_turn_starts_is_short_ops(cells, inside, is_said):
+    """Ops of 240 us or more, 20 us apart, of so many inner ones each, of 10 us or all its time."""
+    took = 24 * inside if inside > 1 else 240
+
+    def step(at, base):
+        begins = [base + 5 + cell * (took + 20) for cell in range(cells)]
+        return [one for begin in begins for one in (op("aten::lstm_cell", begin, took), *(op("aten::addmm", begin + 1 + 24 * n, 10 if inside > 1 else 230) for n in range(inside)))]
+
+    assert ("small-ops" in said(loop(step, period=20 + cells * (took + 20)))) == is_said
+
+
 def between_marks(*, into=20, seen=True):
     """Steps of 12 ops of 10 us each 20 us, behind Python of the step's own, 500 us apart, of which profnb's marks are most."""
 
