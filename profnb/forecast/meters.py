@@ -9,11 +9,12 @@ import ctypes
 import gc
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import accumulate
 from math import prod
 from pathlib import Path
+from statistics import linear_regression
 from typing import Any
 
 from profnb.capture.hooks import replace_attribute
@@ -209,3 +210,18 @@ def _constants_of(program: Any) -> Iterator[Any]:
         for inner in equation.params.values():
             if hasattr(inner, "consts"):
                 yield from _constants_of(inner)
+
+
+def lay_line(
+    batches: Sequence[int], peaks: Sequence[float], *, is_process: bool
+) -> tuple[float, float]:
+    """Lay a line through peaks: what each example adds, and what is fixed.
+
+    A peak is the most of several moments (forward, backward, the update), each of which grows evenly: memory
+    bends upwards only, and the last two tell. Those of a process are uneven: all of them tell together.
+    """
+    count = len(batches) if is_process else 2
+    if len(batches) < 2:
+        return 0.0, float(sum(peaks))
+    line = linear_regression(batches[-count:], peaks[-count:])
+    return line.slope, line.intercept
