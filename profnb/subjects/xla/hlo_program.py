@@ -76,13 +76,13 @@ class Served:
         return self._name(row, 0) if self._is_jax else ""
 
     def _name(self, row: int, depth: int) -> str:
-        name = self._own_name(row) or self._op_names.get(row)
-        if name is None:
+        if name := self._own_name(row):
+            return name
+        if row not in self._op_names:
             self._op_names[row] = ""  # of what is met again below
-            name = self._op_names[row] = (
-                self._find_name(row, depth) if depth < _LONGEST_CHAIN else ""
-            )
-        return name
+            if depth < _LONGEST_CHAIN:
+                self._op_names[row] = self._find_name(row, depth)
+        return self._op_names[row]
 
     def _own_name(self, row: int) -> str:
         """The name of an instruction or of what is inside it, its root's first."""
@@ -120,12 +120,9 @@ class Served:
         }
         if len({name.rpartition("/")[0] for name in products}) != 1:
             return ""
-        parts = min(products).split("/")
-        at = next((at for at, part in enumerate(parts) if _FORWARD_SCOPE.fullmatch(part)), None)
-        if at is None:
-            return ""
-        parts[at] = f"transpose({parts[at]})"
-        return "/".join(parts)
+        name = min(products)
+        scope = next(filter(_FORWARD_SCOPE.fullmatch, name.split("/")), "")
+        return name.replace(scope, f"transpose({scope})", 1) if scope else ""
 
     def _is_backward(self, row: int) -> bool:
         """Tell whether a layer's backward pass made a number, through what only moves it."""
@@ -157,14 +154,12 @@ class Served:
         module = self._module
         for _ in range(_LONGEST_CHAIN):
             if row < 0 or not self._opcodes(row) <= _MOVES:
-                return -1
+                break
             operands = module.operands_of(row)
             is_part = module.opcodes[row] == "get-tuple-element"
             if not operands or (is_part and module.opcodes[operands[0]] == "parameter"):
                 return row if is_part or module.opcodes[row] == "parameter" else -1
-            if len(operands) > 1:
-                return -1
-            row = operands[0]
+            row = operands[0] if len(operands) == 1 else -1
         return -1
 
     def _products_of(self, parameter: int) -> set[str]:
@@ -172,10 +167,8 @@ class Served:
         names = set()
         waiting, seen = [parameter], {parameter}
         while waiting and len(seen) < _MOST_HOPS:
-            for user in self._users_of(waiting.pop()):
+            for user in set(self._users_of(waiting.pop())) - seen:
                 opcodes, name = self._opcodes(user), self._own_name(user)
-                if user in seen:
-                    continue
                 seen.add(user)
                 if opcodes <= _MOVES:
                     waiting.append(user)
@@ -296,13 +289,11 @@ class Costs:
         """Operations of one run of a computation: the sum over its instructions."""
         if computation < 0 or depth > _DEEPEST_CALLED:
             return float("nan")
-        flops = self._of_computation.get(computation)
-        if flops is None:
+        if computation not in self._of_computation:
             self._of_computation[computation] = float("nan")  # until it is summed, against circles
-            first, last = self._module.offsets[computation : computation + 2].tolist()
-            flops = sum(self._flops(row, depth + 1) for row in range(first, last))
-            self._of_computation[computation] = flops
-        return flops
+            rows = range(*self._module.offsets[computation : computation + 2].tolist())
+            self._of_computation[computation] = sum(self._flops(row, depth + 1) for row in rows)
+        return self._of_computation[computation]
 
     def _elements_of_operand(self, row: int, which: int) -> float:
         operand = self._module.operands_of(row)[which]
@@ -342,12 +333,10 @@ class Costs:
     def _window(self, row: int) -> list[tuple[int, int, int, int, int, int]]:
         """(size, stride, padding low, padding high, window dilation, base dilation) per dimension."""
         window = self._part(WINDOW, row).split(1, "WindowDimension")
-        columns = window.numbers(1, 2, 3, 4, 5, 6)
+        columns = (column.tolist() for column in window.numbers(1, 2, 3, 4, 5, 6))
         return [
             (size, max(stride, 1), low, high, max(dilation, 1), max(base_dilation, 1))
-            for size, stride, low, high, dilation, base_dilation in zip(
-                *(column.tolist() for column in columns), strict=True
-            )
+            for size, stride, low, high, dilation, base_dilation in zip(*columns, strict=True)
         ]
 
     def _convolution_flops(self, row: int, data: int, kernel: int, result: int) -> float:
@@ -359,19 +348,15 @@ class Costs:
         described = self._part(CONVOLUTION, row)
         if min(data, kernel, result) < 0 or described.begins == described.ends:
             return float("nan")
-        input_features, batch, output_features = (
-            int(number[0]) for number in described.numbers(3, 9, 10)
-        )
+        features_in, batch, features_out = (int(one[0]) for one in described.numbers(3, 9, 10))
         input_at, output_at = (described.split_numbers(field)[1].tolist() for field in (11, 12))
         left, filters, output = (module.shapes.of(at) for at in (data, kernel, result))
         positions = prod(
             _valid_positions(left[i], output[o], *window)
             for i, o, window in zip(input_at, output_at, self._window(row), strict=True)
         )
-        features = filters[input_features] * output[output_features]
-        batches = output[batch]
-        groups = int(module.batch_groups[row])
-        return float(2 * positions * features * batches / groups)
+        features = filters[features_in] * output[features_out]
+        return float(2 * positions * features * output[batch] / int(module.batch_groups[row]))
 
     def _library_flops(self, row: int) -> float:
         """A product or convolution that a library computes; 0 for calls that compute neither."""
@@ -386,9 +371,9 @@ class Costs:
                 taking = (at for at in owners if module.opcodes[at] == "get-tuple-element")
                 result = int(next(taking, -1))
             if "BackwardInput" in target:
-                return self._convolution_flops(row, result, kernel, data)
-            if "BackwardFilter" in target:
-                return self._convolution_flops(row, data, result, kernel)
+                data, result = result, data
+            elif "BackwardFilter" in target:
+                kernel, result = result, kernel
             return self._convolution_flops(row, data, kernel, result)
         if any(word in target.lower() for word in _PRODUCT_CALLS):
             contracted = _contracted(module.configs[row])
