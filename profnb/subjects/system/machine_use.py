@@ -83,11 +83,9 @@ def find_machine_use(records: MachineRecords | None) -> MachineUse | None:
     whole_ns = max(records.end_ns, int(time_ns[-1])) - records.begin_ns
     host = _host(records, time_ns)
     hosts = [host] if np.isfinite(host.memory).any() else []
-    return MachineUse(
-        (time_ns - np.int64(records.begin_ns)) * PS_PER_NS,
-        whole_ns * PS_PER_NS,
-        (*hosts, *map(_board, records.boards)),
-    )
+    sources = (*hosts, *map(_board, records.boards))
+    time_ps = (time_ns - np.int64(records.begin_ns)) * PS_PER_NS
+    return MachineUse(time_ps, whole_ns * PS_PER_NS, sources)
 
 
 def _mask_unknown(column: object) -> Floats:
@@ -123,10 +121,8 @@ def _host(records: MachineRecords, time_ns: Int64s) -> SourceUse:
 def _board(board: BoardRecords) -> SourceUse:
     power = _mask_unknown(board.power_milliwatts) / 1e3
     nothing = np.full(power.size, np.nan)
-    reasons = (  # -1 is not known, and has all bits
-        [word for bit, word in _REASONS.items() if bits & bit and bits >= 0]
-        for bits in board.reasons
-    )
+    told = np.maximum(np.asarray(board.reasons), 0).tolist()  # -1 is not known, and has all bits
+    reasons = ([word for bit, word in _REASONS.items() if bits & bit] for bits in told)
     return SourceUse(
         board_title(board),
         _mask_unknown(board.utilization_percent) / 100,
@@ -244,12 +240,9 @@ def find_energy(
     """Work out what each GPU took."""
     if records is None or not len(records):
         return ()
-    time_s = np.asarray(records.time_ns, np.int64) - np.int64(records.begin_ns)
-    begin, end = _periods(times, phase, records.begin_ns)
-    return tuple(
-        _energy_of(board, time_s / 1e9, begin / 1e9, end / 1e9, examples)
-        for board in records.boards
-    )
+    time_s = (np.asarray(records.time_ns, np.int64) - np.int64(records.begin_ns)) / 1e9
+    begin_s, end_s = (edge / 1e9 for edge in _periods(times, phase, records.begin_ns))
+    return tuple(_energy_of(one, time_s, begin_s, end_s, examples) for one in records.boards)
 
 
 def _periods(times: StepTimes | None, phase: str | None, begin_ns: int) -> tuple[Floats, Floats]:
