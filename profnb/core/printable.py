@@ -73,8 +73,7 @@ def unbroken(text: str) -> str:
 
 def filled(text: str, most: int, indent: str = "") -> str:
     """Break a paragraph into lines of so many characters, or as many as the terminal has columns."""
-    columns = terminal_columns() or most
-    width = max(min(most, columns), _NARROWEST)
+    width = max(min(most, terminal_columns() or most), _NARROWEST)
     return UnitWrapper(width, subsequent_indent=indent).fill(text)
 
 

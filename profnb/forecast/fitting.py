@@ -370,8 +370,7 @@ def _shapes(batch: tuple[Any, ...], size: int) -> tuple[Any, ...]:
         shape = getattr(part, "shape", ())
         return jax.ShapeDtypeStruct((size, *shape[1:]), part.dtype) if len(shape) else part
 
-    shapes: tuple[Any, ...] = jax.tree_util.tree_map(shape_of, batch)
-    return shapes
+    return tuple(jax.tree_util.tree_map(shape_of, batch))
 
 
 def _resized(batch: tuple[Any, ...], size: int) -> tuple[Any, ...]:

@@ -130,7 +130,7 @@ class KeptState:
     def _keep(self, path: str, value: Any, *, is_strict: bool) -> Iterator[Reached]:
         """Keep one object by the first rule that fits; give those it leads to."""
         rules: tuple[tuple[Callable[[Any], object], Callable[[str, Any, bool], object]], ...] = (
-            (_is_definition, self._keep_definition),
+            (lambda one: isinstance(one, ModuleType | type), self._keep_definition),
             (_unsafe, self._refuse),
             (lambda one: isinstance(one, _GROUPS), self._keep_group),
             (_is_array, self._keep_array),
@@ -164,11 +164,9 @@ class KeptState:
             self._restores.append(restore_names(attributes))
         if isinstance(value, _PLAIN_CONTAINERS):
             self._restores.append(_restore_container(value))
-        is_users = is_of_user(type(value))
+        kinds = object if is_of_user(type(value)) else _PLAIN_CONTAINERS
         members = [*(value.values() if isinstance(value, dict) else value)]
-        members += [
-            one for one in attributes.values() if is_users or isinstance(one, _PLAIN_CONTAINERS)
-        ]
+        members += [one for one in attributes.values() if isinstance(one, kinds)]
         yield from ((path, one, is_strict) for one in members)
 
     def _keep_session(self, _: str, session: Any, __: bool) -> None:
@@ -315,10 +313,6 @@ def _unknown(path: str, kind: type) -> str:
     return f"`{path}` is a {kind.__module__}.{kind.__qualname__}, whose state cannot be put back."
 
 
-def _is_definition(value: Any) -> bool:
-    return isinstance(value, ModuleType | type)
-
-
 def _is_a(module: str, *names: str) -> Callable[[Any], bool]:
     """Ask whether an object is of classes of a module, which is not imported for it."""
 
@@ -335,9 +329,8 @@ _is_module = _is_a("torch.nn", "Module")
 
 
 def _is_session(value: Any) -> bool:
-    return package_of(value) == "tensorflow" and all(
-        hasattr(value, name) for name in ("run", "graph", "close")
-    )
+    methods = ("run", "graph", "close")
+    return package_of(value) == "tensorflow" and all(hasattr(value, one) for one in methods)
 
 
 def variables_of(session: Any) -> list[Any]:

@@ -154,10 +154,10 @@ def make_forecast(
             f"Recomputing activations frees at most {bytes_text(grows)} per example, 16 bits instead of 32 "
             f"about {bytes_text(grows / 2)}."
         )
+    if grows >= 1 and limit is not None:
+        narrow = batch_that_fits(limit[0], fixed, max(slope - grows / 2, 1))
+        notes.append(f"In 16 bits, batches of about {count_text(narrow)} fit.")
     if limit is not None:
-        if grows >= 1:
-            narrow = batch_that_fits(limit[0], fixed, max(slope - grows / 2, 1))
-            notes.append(f"In 16 bits, batches of about {count_text(narrow)} fit.")
         more = spread / float(size[-1])  # what is off at the largest batch grows with it
         slopes = slope + more, max(slope - more, slope / 2, 1.0)
         largest, most = (batch_that_fits(limit[0], fixed, each) for each in slopes)

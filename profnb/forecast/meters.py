@@ -126,10 +126,8 @@ def session_peak(run: Callable[[], object]) -> tuple[float, float]:
 
     def traced(session: Any, fetches: Any, feed_dict: Any = None, *_: object, **__: object) -> Any:
         runs.append(v1.RunMetadata())
-        sizes = [
-            one.dtype.base_dtype.size * (one.shape.num_elements() or 0)
-            for one in variables_of(session)
-        ]
+        variables = ((one.dtype.base_dtype.size, one.shape) for one in variables_of(session))
+        sizes = [size * (shape.num_elements() or 0) for size, shape in variables]
         sizes += [getattr(one, "nbytes", 0) for one in (feed_dict or {}).values()]
         held.append(sum(sizes))
         return original(session, fetches, feed_dict, v1.RunOptions(trace_level=level), runs[-1])
@@ -152,9 +150,8 @@ def torch_peak(run: Callable[[], object]) -> tuple[float, float]:
         run()
         torch.cuda.synchronize()
         return 0.0, float(torch.cuda.max_memory_allocated())
-    with torch.profiler.profile(
-        activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
-    ) as profiler:
+    kinds = [torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=kinds, profile_memory=True) as profiler:
         run()
     events = profiler.profiler.kineto_results.events()
     sizes = [(one.start_ns(), one.nbytes()) for one in events if one.name() == "[memory]"]
