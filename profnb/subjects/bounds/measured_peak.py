@@ -74,9 +74,11 @@ class MeasuredPeak:
         remark = f". Both may be higher: other programs left only {left} of the cores' time"
         return "" if self.cores_fraction >= _NEAR_FASTEST else remark
 
-    def _interval_texts(self) -> list[str]:
-        intervals = (("flop/s", self.flops_interval), ("B/s", self.bytes_interval))
-        return [range_text(*(rate_text(one, unit) for one in ends)) for unit, ends in intervals]
+    def _interval_texts(self) -> tuple[str, str]:
+        return (
+            range_text(*(rate_text(value, "flop/s") for value in self.flops_interval)),
+            range_text(*(rate_text(value, "B/s") for value in self.bytes_interval)),
+        )
 
     def __repr__(self) -> str:
         flops, copied = self._interval_texts()

@@ -86,17 +86,13 @@ def place_ops(
         ops.occurrences[rows], ops.self_ps[rows], flops, moved, widths, peaks, peak, is_device,
         op_types, op_names,
     )  # fmt: skip
-    return placed if is_device else _without_refuted(placed)
-
-
-def _without_refuted(roofline: OpRoofline) -> OpRoofline:
-    """The same without the measured peak of operations, where a product of matrices reached more."""
-    is_product = np.array(["MatMul" in kind for kind in roofline.op_type], np.bool_)
-    reached = roofline.flops_fraction[is_product & ~np.isnan(roofline.flops_fraction)]
+    is_product = np.array(["MatMul" in kind for kind in op_types], np.bool_)
+    reached = placed.flops_fraction[is_product & ~np.isnan(placed.flops_fraction)]
     most = float(reached.max(initial=0.0))
-    if most <= _REFUTED:
-        return roofline
-    return replace(roofline, peak_flops=np.full(len(roofline), np.nan), refuted_by=most)
+    if is_device or most <= _REFUTED:
+        return placed
+    # A product of matrices reached more than was measured: nobody knows the peak.
+    return replace(placed, peak_flops=np.full(len(placed), nan), refuted_by=most)
 
 
 OP_ROOFLINE = Table[OpRoofline](

@@ -70,14 +70,16 @@ def _share_sentence(roofline: OpRoofline) -> str:
     if roofline.peak is None:
         return ""
     bounds, whole = np.array(roofline.bound_by), int(roofline.self_ps.sum())
-    spent = [int(roofline.self_ps[bounds == bound].sum()) for bound in _BOUND_COLOURS]
-    compute, memory, neither = (percent_text(one / whole) for one in spent)
-    unknown = 1 - sum(one / whole for one in spent)
+    shares = {
+        bound: int(roofline.self_ps[bounds == bound].sum()) / whole for bound in _BOUND_COLOURS
+    }
+    unknown = 1 - sum(shares.values())
     rest = f", {percent_text(unknown)} unknown" if unknown > 0 else ""
     return (
         f"Time of ops on {'the device' if roofline.is_device else 'the CPU'}: "
-        f"{compute} compute-bound (60 % of peak operations or more), "
-        f"{memory} memory-bound (60 to 125 % of peak memory), {neither} neither{rest}."
+        f"{percent_text(shares[COMPUTE])} compute-bound (60 % of peak operations or more), "
+        f"{percent_text(shares[MEMORY])} memory-bound (60 to 125 % of peak memory), "
+        f"{percent_text(shares[NEITHER])} neither{rest}."
     )
 
 

@@ -146,10 +146,9 @@ def without_loops(name: str) -> str:
 
 def read_sizes(text: str) -> Sizes | None:
     """A shape as the trace writes it, ``[64,26,26,32]``; None for anything else."""
-    inner = text[1:-1]
     if text[:1] != "[" or text[-1:] != "]" or len(text) > 200:
         return None
-    parts = inner.split(",") if inner else []
+    parts = text[1:-1].split(",") if text != "[]" else []
     return tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else None
 
 
@@ -313,10 +312,9 @@ def _broadcast(shape: Shape | None, inputs: Sequence[Shape | None]) -> Shape | N
     """The output of an op that works element by element: the largest of its inputs in each dimension."""
     known_shapes = [taken for taken in inputs if taken is not None]
     are_all = len(known_shapes) == len(inputs) > 0
-    if shape is None:
-        if not are_all:
-            return None
-        shape = (None,) * max(len(taken) for taken in known_shapes)
+    if shape is None and not are_all:
+        return None
+    shape = (None,) * max(map(len, known_shapes)) if shape is None else shape
     sizes: list[int | None] = []
     for back, size in zip(range(len(shape), 0, -1), shape, strict=True):
         taken = [one[-back] for one in known_shapes if len(one) >= back]
@@ -351,10 +349,8 @@ def _with_count(shape: Shape | None, numbers: int) -> Shape | None:
 
 def _recorded(shape: Shape | None, seen: Sequence[Sizes]) -> Shape | None:
     """The shape that an op allocated, if exactly one fits the graph's."""
+    alike = [one for one in seen if shape is None or len(one) == len(shape)]
     fitting = [
-        one
-        for one in seen
-        if shape is None
-        or (len(one) == len(shape) and all(a in (None, b) for a, b in zip(shape, one, strict=True)))
+        one for one in alike if all(a in (None, b) for a, b in zip(shape or one, one, strict=True))
     ]
     return fitting[0] if len(fitting) == 1 else shape

@@ -87,9 +87,9 @@ def find_lanes(use: MachineUse) -> list[Lane]:
         short = source.source.partition(" (")[0]
         held = np.array([bool(reason) for reason in source.throttling], np.bool_)
         nothing = np.zeros(held.size, np.bool_)
-        host = source.source == HOST
-        busy = "CPU, all cores" if host else f"{short} utilization"
-        memory = "memory of this process" if host else f"{short} memory"
+        busy, memory = f"{short} utilization", f"{short} memory"
+        if source.source == HOST:
+            busy, memory = "CPU, all cores", "memory of this process"
         kinds = (
             (busy, source.utilization, 1.0, percent_text, "device compute", nothing),
             ("CPU, this process", source.process, 1.0, percent_text, "host compute", nothing),
@@ -128,8 +128,7 @@ def strip_svg(use: MachineUse, lanes: Sequence[Lane]) -> Markup:
 
 
 def _lane_svg(use: MachineUse, lane: Lane, top: int) -> Markup:
-    middle, bottom = top + _HEIGHT / 2 + 4, top + _HEIGHT
-    width = _WIDTH - _LEFT - _RIGHT
+    middle, bottom, width = top + _HEIGHT / 2 + 4, top + _HEIGHT, _WIDTH - _LEFT - _RIGHT
     x, y, held = _points(use, lane)
     x, y = _LEFT + x * width, bottom - y * _HEIGHT
     marks = Markup("").join(

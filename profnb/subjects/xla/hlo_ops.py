@@ -321,8 +321,7 @@ def _first_fusion(kernels: Sequence[str], names: Sequence[str]) -> tuple[int, in
     Returns:
         0 and -1 where they do not fit, or fit in several places alike.
     """
-    bases = [_LAST_NUMBERS.sub("", name) for name in names]
-    wanted = [_LAST_NUMBERS.sub("", kernel) for kernel in kernels]
+    bases, wanted = ([_LAST_NUMBERS.sub("", one) for one in texts] for texts in (names, kernels))
     count = len(kernels)
     starts = [at for at in range(len(names) - count + 1) if bases[at : at + count] == wanted]
     exact = [sum(map(str.__eq__, names[at : at + count], kernels)) for at in starts]

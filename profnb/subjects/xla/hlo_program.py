@@ -26,7 +26,8 @@ All else stays without a name. Only programs of JAX are looked at: their names t
 
 import json
 import re
-from math import prod
+from contextlib import suppress
+from math import nan, prod
 from typing import Any
 
 import numpy as np
@@ -111,13 +112,8 @@ class Served:
         """The gradient of the forward product whose parameter is updated with a product."""
         if not any(self._is_backward(operand) for operand in self._module.operands_of(row)):
             return ""  # an optimizer's own product
-        parameters, size = self._updated_with(row), self._size(row)
-        products = {
-            name
-            for parameter in parameters
-            if self._size(parameter) == size
-            for name in self._products_of(parameter)
-        }
+        parameters = (one for one in self._updated_with(row) if self._size(one) == self._size(row))
+        products = {name for parameter in parameters for name in self._products_of(parameter)}
         if len({name.rpartition("/")[0] for name in products}) != 1:
             return ""
         name = min(products)
@@ -230,10 +226,9 @@ class Costs:
 
     def flops(self, row: int) -> float:
         """Floating-point operations of one run of an instruction; NaN where they cannot be told."""
-        try:
+        with suppress(*_DAMAGED):  # dimensions are read only here, and may be anything
             return self._flops(row, 0)
-        except _DAMAGED:  # dimensions are read only here, and may be anything
-            return float("nan")
+        return nan
 
     def _flops(self, row: int, depth: int) -> float:
         module = self._module
@@ -262,10 +257,9 @@ class Costs:
 
     def bytes(self, row: int) -> float:
         """Bytes that one run of an instruction reads and writes at least; NaN where not known."""
-        try:
+        with suppress(*_DAMAGED):
             return self._bytes(row)
-        except _DAMAGED:
-            return float("nan")
+        return nan
 
     def _bytes(self, row: int) -> float:
         module = self._module
@@ -277,7 +271,7 @@ class Costs:
         if opcode == "fusion" and len(bodies) == 1:
             return self._fusion_bytes(row, operands, bodies[0])
         if opcode in IN_FLIGHT or opcode == "fusion":
-            return float("nan")
+            return nan
         if opcode in _READS_A_PART:
             return 2 * written
         if opcode == "dynamic-update-slice" and len(operands) > 1:
@@ -288,16 +282,16 @@ class Costs:
     def _inside(self, computation: int, depth: int) -> float:
         """Operations of one run of a computation: the sum over its instructions."""
         if computation < 0 or depth > _DEEPEST_CALLED:
-            return float("nan")
+            return nan
         if computation not in self._of_computation:
-            self._of_computation[computation] = float("nan")  # until it is summed, against circles
+            self._of_computation[computation] = nan  # until it is summed, against circles
             rows = range(*self._module.offsets[computation : computation + 2].tolist())
             self._of_computation[computation] = sum(self._flops(row, depth + 1) for row in rows)
         return self._of_computation[computation]
 
     def _elements_of_operand(self, row: int, which: int) -> float:
         operand = self._module.operands_of(row)[which]
-        return float(self._module.shapes.elements[operand]) if operand >= 0 else float("nan")
+        return float(self._module.shapes.elements[operand]) if operand >= 0 else nan
 
     def _reduction_flops(self, row: int, opcode: str, depth: int) -> float:
         module = self._module
@@ -318,14 +312,11 @@ class Costs:
 
     def _product_flops(self, row: int, contracted: list[int]) -> float:
         module = self._module
-        operands = module.operands_of(row)
-        if not operands or operands[0] < 0:
-            return float("nan")
-        left = module.shapes.of(operands[0])
-        if any(not 0 <= at < len(left) for at in contracted):
-            return float("nan")
-        depth = prod((float(left[at]) for at in contracted), start=1.0)
-        return 2.0 * float(module.shapes.elements[row]) * depth
+        first, *_ = *module.operands_of(row), -1
+        left = module.shapes.of(first) if first >= 0 else ()
+        if first < 0 or any(not 0 <= at < len(left) for at in contracted):
+            return nan
+        return 2.0 * float(module.shapes.elements[row]) * prod(float(left[at]) for at in contracted)
 
     def _part(self, field: int, row: int) -> Messages:
         return self._module.parts[field].rows(slice(row, row + 1))
@@ -347,7 +338,7 @@ class Costs:
         module = self._module
         described = self._part(CONVOLUTION, row)
         if min(data, kernel, result) < 0 or described.begins == described.ends:
-            return float("nan")
+            return nan
         features_in, batch, features_out = (int(one[0]) for one in described.numbers(3, 9, 10))
         input_at, output_at = (described.split_numbers(field)[1].tolist() for field in (11, 12))
         left, filters, output = (module.shapes.of(at) for at in (data, kernel, result))
@@ -377,8 +368,8 @@ class Costs:
             return self._convolution_flops(row, data, kernel, result)
         if any(word in target.lower() for word in _PRODUCT_CALLS):
             contracted = _contracted(module.configs[row])
-            return float("nan") if contracted is None else self._product_flops(row, contracted)
-        return float("nan") if target else 0.0
+            return nan if contracted is None else self._product_flops(row, contracted)
+        return nan if target else 0.0
 
     def _fusion_bytes(self, row: int, operands: list[int], body: int) -> float:
         """A fusion reads of each operand what its inside touches, and writes what its root makes."""
@@ -408,9 +399,7 @@ class Costs:
         in_place = root >= 0 and module.opcodes[root] == "dynamic-update-slice"
         operands = module.operands_of(root) if in_place else []
         reads: list[tuple[int, float, float | None]] = []
-        for inner in rows:
-            if module.opcodes[inner] != "parameter":
-                continue
+        for inner in (one for one in rows if module.opcodes[one] == "parameter"):
             takers = users.get(inner, [])
             touched: float | None = None
             if in_place and takers == [root] and operands[:1] == [inner]:
