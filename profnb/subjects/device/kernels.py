@@ -193,11 +193,8 @@ def parse_launch_shape(details: str) -> LaunchShape:
     pairs = dict(part.partition(":")[::2] for part in details.split())
 
     def number(*names: str) -> int | None:
-        for name in names:
-            text = pairs.get(name, "")
-            if text.isdecimal() and len(text) < 12:
-                return int(text)
-        return None
+        texts = (pairs.get(name, "") for name in names)
+        return next((int(text) for text in texts if text.isdecimal() and len(text) < 12), None)
 
     occupancy = pairs.get("occ_pct", "")
     has_occupancy = re.fullmatch(r"\d{1,3}(\.\d{1,6})?", occupancy) and float(occupancy) > 0

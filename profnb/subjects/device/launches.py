@@ -101,12 +101,10 @@ def tabulate_launches(spine: Spine) -> LaunchTable:
         )
         step = spine.groups.step[plane_kernels]
         if (step >= 0).any():
-            per_step = np.bincount(step[step >= 0])
-            figures[0, at] = np.median(per_step[per_step > 0])
+            figures[0, at] = np.median(np.unique(step[step >= 0], return_counts=True)[1])
         if calls.size:
-            figures[1, at] = np.median(call_ps)
             delay = np.maximum(first_ps - events.end_ps[calls], 0)
-            figures[2:, at] = np.percentile(delay, (50, 95))
+            figures[1:, at] = np.median(call_ps), *np.percentile(delay, (50, 95))
     return LaunchTable(
         tuple(trace.planes[number].name for number in planes.tolist()),
         counts[0], figures[0], counts[1], counts[2], figures[1], figures[2], figures[3], *counts[3:],
