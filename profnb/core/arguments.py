@@ -47,10 +47,8 @@ def whole(lowest: int, highest: int | None = None) -> Callable[[str], int]:
 
     def read(text: str) -> int:
         if not text.isdecimal() or not lowest <= int(text) <= (highest or int(text)):
-            upper = "" if highest is None else f" to {highest}"
-            raise argparse.ArgumentTypeError(
-                f"takes a whole number from {lowest}{upper}, got {text!r}"
-            )
+            bounds = lowest if highest is None else f"{lowest} to {highest}"
+            raise argparse.ArgumentTypeError(f"takes a whole number from {bounds}, got {text!r}")
         return int(text)
 
     return read
@@ -86,6 +84,5 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Exit with 2, and say why."""
-        self.exit(
-            _USAGE, printable(f"{self.prog}: {message}; `{self.prog} --help` has all.") + "\n"
-        )
+        said = printable(f"{self.prog}: {message}; `{self.prog} --help` has all.")
+        self.exit(_USAGE, f"{said}\n")

@@ -80,7 +80,6 @@ def _number(
     count = 0
     for index in range(one.size + wanted_number.size):
         row = index - one.size
-        first, second = np.int64(0), np.int64(0)
         if row < 0:
             first, second = one[index], two[index]
         else:

@@ -73,22 +73,19 @@ class CaptureOptions:
         """
         if self.logdir is not None:
             object.__setattr__(self, "logdir", os.fspath(self.logdir))
-        if self.max_steps < 1:
-            raise ValueError(f"steps must be at least 1, got {self.max_steps}.")
-        if not self.max_seconds > 0:
-            raise ValueError(f"seconds must be positive, got {self.max_seconds}.")
-        if self.warmup_steps < 0:
-            raise ValueError(f"warmup must be 0 or more, got {self.warmup_steps}.")
-        if self.logdir is not None and "://" in str(self.logdir):
-            raise ValueError(f"logdir must be a local folder, got {self.logdir!r}.")
-        if self.backend not in (None, *BACKENDS):
-            raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {self.backend!r}.")
-        if self.host_level not in (1, 2, 3):
-            raise ValueError(f"host level must be 1, 2 or 3, got {self.host_level}.")
-        if self.steps is not None and not self.steps.strip():
-            raise ValueError("steps takes the name of a range, got an empty one.")
-        if self.rank is not None and self.rank < 0:
-            raise ValueError(f"rank must be 0 or more, got {self.rank}.")
+        backends, steps = ", ".join(BACKENDS), self.steps
+        for is_meant, refusal in (
+            (self.max_steps >= 1, f"steps must be at least 1, got {self.max_steps}."),
+            (self.max_seconds > 0, f"seconds must be positive, got {self.max_seconds}."),
+            (self.warmup_steps >= 0, f"warmup must be 0 or more, got {self.warmup_steps}."),
+            ("://" not in str(self.logdir), f"logdir must be a local folder, got {self.logdir!r}."),
+            (self.backend in (None, *BACKENDS), f"backend must be one of {backends}, got {self.backend!r}."),
+            (self.host_level in (1, 2, 3), f"host level must be 1, 2 or 3, got {self.host_level}."),
+            (steps is None or steps.strip(), "steps takes the name of a range, got an empty one."),
+            (self.rank is None or self.rank >= 0, f"rank must be 0 or more, got {self.rank}."),
+        ):  # fmt: skip
+            if not is_meant:
+                raise ValueError(refusal)
 
 
 class StepsAction(Action):

@@ -27,11 +27,9 @@ _SAVING, _GREEN = re.compile(r"(?<=\()saves [^()]+(?=\))"), "\x1b[32m\\g<0>\x1b[
 
 def printable(text: str) -> str:
     """Text without characters that would command the terminal or break a line."""
-    return (
-        text
-        if text.isprintable()
-        else "".join(char if char.isprintable() or char == _NBSP else "\ufffd" for char in text)
-    )
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char == _NBSP else "\ufffd" for char in text)
 
 
 def first_of(
@@ -75,8 +73,7 @@ def unbroken(text: str) -> str:
 
 def filled(text: str, most: int, indent: str = "") -> str:
     """Break a paragraph into lines of so many characters, or as many as the terminal has columns."""
-    columns = terminal_columns() or most
-    width = max(min(most, columns), _NARROWEST)
+    width = max(min(most, terminal_columns() or most), _NARROWEST)
     return UnitWrapper(width, subsequent_indent=indent).fill(text)
 
 

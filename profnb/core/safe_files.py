@@ -127,13 +127,6 @@ def keep_a_day(folder: Path) -> None:
     (folder / _KEEPS).touch()
 
 
-def _is_kept(folder: Path) -> bool:
-    """Tell whether a folder is to outlive its process, and not yet a day old."""
-    with suppress(OSError):
-        return (folder / _KEEPS).stat().st_mtime > time.time() - _DAY_S
-    return False
-
-
 def remove_leftovers(parent: Path) -> None:
     """Remove the temporary folders in a folder whose processes have died; others' are left alone.
 
@@ -144,12 +137,13 @@ def remove_leftovers(parent: Path) -> None:
         return
     with suppress(OSError):
         for folder in parent.iterdir():
-            named = _LEFT.match(folder.name)
+            named, kept_since = _LEFT.match(folder.name), 0.0
             if named is None or named[1] != _machine() or _is_alive(int(named[2])):
                 continue
-            if _is_kept(folder):
-                continue
-            if not folder.is_symlink() and folder.stat().st_uid == os.getuid():
+            with suppress(OSError):
+                kept_since = (folder / _KEEPS).stat().st_mtime
+            is_ours = not folder.is_symlink() and folder.stat().st_uid == os.getuid()
+            if is_ours and kept_since <= time.time() - _DAY_S:
                 shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -11,7 +11,7 @@ import platform
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any
 
@@ -62,10 +62,8 @@ def short_path(path: str) -> str:
     """
     parts = [part for part in _SEPARATORS.split(path.removeprefix("file:")) if part]
     whole = "/".join(parts)
-    # Packages lie in a library.
-    library = [match.start() for match in _LIBRARY_FILES.finditer(whole)]
-    if library:
-        return whole[library[-1] :]
+    if library := list(_LIBRARY_FILES.finditer(whole)):  # packages lie in a library
+        return whole[library[-1].start() :]
     if parts and parts[0].endswith(":"):
         del parts[0]
     first = 0
@@ -116,6 +114,7 @@ class Sharing:
     has_files: bool = True
     names_hosts: bool = False
     keeps_length: bool = False
+    _numbers: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @staticmethod
     def of_all(several: "Iterable[Sharing]") -> "Sharing":
@@ -199,10 +198,6 @@ class Sharing:
     def names(self) -> list[bytes]:
         """The names that stand for somebody, as they are in files."""
         return [name.encode() for name in (*self._hosts, *_users())]
-
-    @cached_property
-    def _numbers(self) -> dict[str, str]:
-        return {}
 
     @property
     def _marks(self) -> tuple[bytes, ...]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from operator import attrgetter
-from textwrap import dedent, fill
+from textwrap import TextWrapper, dedent, fill
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from profnb.core import units
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 T = TypeVar("T")
-_GIGA = 1e9
+_SCALES = {
+    "us": units.PS_PER_US, "ms": units.PS_PER_MS, "gigabytes": units.GB, "gigaflops": units.GB,
+}  # fmt: skip
 _LINE_WIDTH = 108
 _LEAST_NAME = 12  # characters
 _ROWS = "One row per"
@@ -63,19 +65,16 @@ class Column(Generic[T]):
     @property
     def unit(self) -> str:
         """Unit of the DataFrame's values: "us", "ms", "bytes", "fraction", ..., "" where there is none."""
-        last = self.name.rpartition("_")[2]
-        if self.name.endswith("_per_second"):
-            return self.name.removesuffix("_per_second").rpartition("_")[2] + " per second"
+        name = self.name.removesuffix("_per_second")
+        last = name.rpartition("_")[2]
+        if name != self.name:
+            return f"{last} per second"
         return last if last in ("us", "ms", "bytes", "fraction", "percent") else ""
 
     @property
     def scale(self) -> float:
         """The number of what analyses count in make up one of the DataFrame's unit."""
-        if self.is_scaled:
-            return 1.0
-        if self.unit.startswith("giga"):
-            return _GIGA
-        return {"us": units.PS_PER_US, "ms": units.PS_PER_MS}.get(self.unit, 1.0)
+        return 1.0 if self.is_scaled else _SCALES.get(self.unit.removesuffix(" per second"), 1.0)
 
     @property
     def title(self) -> str:
@@ -148,10 +147,7 @@ class Table(Generic[T]):
         Raises:
             KeyError: There is none.
         """
-        for column in self.columns:
-            if column.name == name:
-                return column
-        raise KeyError(name)
+        return {column.name: column for column in self.columns}[name]
 
     def frame(self, value: T | None) -> "pd.DataFrame":
         """The DataFrame, made fresh; without rows where there is no value."""
@@ -167,15 +163,8 @@ class Table(Generic[T]):
 
     def doc(self) -> str:
         """The docstring of ``p.NAME``."""
-        listed = "\n".join(
-            fill(
-                f"{column.name}: {column.meaning}",
-                _LINE_WIDTH,
-                initial_indent="    ",
-                subsequent_indent="        ",
-            )
-            for column in self.columns
-        )
+        wrapper = TextWrapper(_LINE_WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 8)
+        listed = "\n".join(wrapper.fill(f"{one.name}: {one.meaning}") for one in self.columns)
         remark = f"\n{fill(self.remark, _LINE_WIDTH)}\n" if self.remark else ""
         return f"{fill(self.rows, _LINE_WIDTH)}\n{remark}\nColumns:\n{listed}\n"
 
@@ -188,8 +177,7 @@ class Table(Generic[T]):
         Returns:
             Plain values; a missing one is None.
         """
-        missing = frame.isna()
-        rows = frame.astype(object).where(~missing, None)
+        rows = frame.astype(object).where(frame.notna(), None)
         meaning = {column.name: column.meaning for column in self.columns}
         return {
             "table": self.name,
@@ -197,10 +185,6 @@ class Table(Generic[T]):
             "columns": [{"name": name, "meaning": meaning.get(name, "")} for name in frame.columns],
             "rows": [[_plain(cell) for cell in row] for row in rows.itertuples(index=False)],
         }
-
-
-def _is_text(key: Any) -> bool:
-    return isinstance(key, str)
 
 
 @cache
@@ -218,10 +202,10 @@ def _frame_with(renamed: tuple[tuple[str, str], ...]) -> "type[pd.DataFrame]":
             return pd.DataFrame
 
         def __getitem__(self, key: Any) -> Any:
-            if isinstance(key, list) and names.keys() & {*filter(_is_text, key)}:
+            if isinstance(key, list) and any(isinstance(one, str) and one in names for one in key):
                 listed = [names.get(name, name) for name in key]
                 return super().__getitem__(listed).set_axis(key, axis="columns")
-            return super().__getitem__(names.get(key, key) if _is_text(key) else key)
+            return super().__getitem__(names.get(key, key) if isinstance(key, str) else key)
 
         def __getattr__(self, name: str) -> Any:  # type: ignore[misc]
             return self[name] if name in names else super().__getattr__(name)
@@ -318,8 +302,13 @@ def field_column(
     is_scaled = is_scaled or bool(_TIME_UNIT.search(path))
 
     def values(value: Any) -> Any:
+        import numpy as np
+
         given = field_of(value, path)
-        return given if least is None else _missing_below(least, given)
+        if least is None:
+            return given
+        numbers = np.array(given, np.float64)  # None is NaN
+        return np.where(numbers >= least, numbers, np.nan)
 
     return Column(name, values, meaning, heading, text, is_scaled)
 
@@ -343,13 +332,6 @@ def columns_in(text: str) -> tuple[Column[Any], ...]:
         lowest = float(least) if least else None
         columns.append(field_column(name, meaning, heading, of=field, least=lowest))
     return tuple(columns)
-
-
-def _missing_below(least: float, given: Any) -> Any:
-    import numpy as np
-
-    numbers = np.array(given, np.float64)  # None is NaN
-    return np.where(numbers >= least, numbers, np.nan)
 
 
 def field_of(value: Any, path: str) -> Any:

@@ -3,7 +3,6 @@
 fitting             what was given, to a forecast: which batches are run, and where
 memory_forecast     the forecast: a line through what was measured, checked by one batch more
 meters              the memory of a step: of the process, PyTorch's allocators, session runs, as XLA plans it
-standing            weights, optimizers and random state of a step, put back after it ran
 kept_state          what code can change, kept and put back in place
 fresh_process       a process that runs a saved model at the batches that it is told
 """

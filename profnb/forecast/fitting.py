@@ -24,14 +24,8 @@ from profnb.capture.machine.memory_limits import find_limit, resident_bytes
 from profnb.core.errors import CaptureError
 from profnb.core.safe_files import folder_prefix
 from profnb.core.units import bytes_text, count_text, counted_text
-from profnb.forecast.meters import (
-    living_bytes,
-    planned_peak,
-    resident_peak,
-    session_peak,
-    torch_peak,
-)
-from profnb.forecast.standing import is_jax_step, put_back
+from profnb.forecast import meters
+from profnb.forecast.kept_state import KeptState
 
 if TYPE_CHECKING:
     from profnb.forecast.memory_forecast import MemoryForecast
@@ -142,7 +136,7 @@ def _measuring_of(model: Any, batch: tuple[Any, ...], limit: _Limit) -> Iterator
             held_bytes = sum(map(_bytes_of, _arrays_of(batch)))
             yield _Measuring(meter, how, limit, held_bytes, runs=_PROCESSES)
         return
-    if is_jax_step(model, batch):
+    if _is_jax_step(model, batch):
         how = (
             "XLA's own plan of the step's memory, or what a run on the CPU took, if that is more. "
             "The largest batch was only planned."
@@ -151,28 +145,57 @@ def _measuring_of(model: Any, batch: tuple[Any, ...], limit: _Limit) -> Iterator
         planned: dict[int, float] = {}
 
         def run(size: int) -> tuple[float, float]:
-            planned[size], peak = planned_peak(model, _resized(batch, size))
+            planned[size], peak = meters.planned_peak(model, _resized(batch, size))
             return 0.0, peak
 
         def plan(size: int) -> float:
-            return planned.get(size) or planned_peak(model, _shapes(batch, size))[0]
+            return planned.get(size) or meters.planned_peak(model, _shapes(batch, size))[0]
 
         limit = _beside_process(limit, 0.0)
         yield _Measuring(run, how, limit, 0 if is_run_here else None, plan)
         return
     with put_back(model) as kept:
-        peak: Callable[[Callable[[], object]], tuple[float, float]] = resident_peak
-        held: int | None = 0
+        peak, held = meters.resident_peak, None if kept.holds_torch or kept.sessions else 0
         how = "Measured in this process, whose freed memory may hide some of a step's."
         if kept.holds_torch:
             how = "Measured by PyTorch's allocators; libraries and data of the process come on top."
-            peak, held, limit = torch_peak, None, _beside_process(limit, living_bytes())
+            peak, limit = meters.torch_peak, _beside_process(limit, meters.living_bytes())
         elif kept.sessions:
             how = "Measured by RunMetadata of the session's runs, with variables and what is fed."
-            peak, held, limit = session_peak, None, _beside_process(limit, 0.0)
+            peak, limit = meters.session_peak, _beside_process(limit, 0.0)
         yield _Measuring(
             lambda size: peak(partial(model, *_resized(batch, size))), how, limit, held
         )
+
+
+@contextmanager
+def put_back(step: Any) -> Iterator[KeptState]:
+    """Put back, after the block, what a step changes.
+
+    That is what its function names: variables of its module, those it closes over, its defaults and the
+    object it is a method of.
+
+    Raises:
+        CaptureError: It uses something that cannot be put back, as an iterator.
+    """
+    kept = KeptState({"step": step})
+    for path, what in kept.unsafe.items():
+        raise CaptureError(
+            f"fits cannot restore `{path}` ({what}). Give a step without it, and the batch as an argument."
+        )
+    try:
+        yield kept
+    finally:
+        kept.put_back()
+
+
+def _is_jax_step(step: Any, arguments: tuple[Any, ...]) -> bool:
+    """Tell whether a step is one of JAX's: compiled by it, or given its arrays."""
+    jax: Any = sys.modules.get("jax")
+    if jax is None:
+        return False
+    leaves = jax.tree_util.tree_leaves(arguments)
+    return hasattr(step, "lower") or any(isinstance(leaf, jax.Array) for leaf in leaves)
 
 
 def _measure(
@@ -187,8 +210,6 @@ def _measure(
     Returns:
         The batches; what was there before the first, and what each took on top.
     """
-    from profnb.forecast.memory_forecast import lay_line
-
     most = measuring.limit[0] / _SHARE if measuring.limit else float("inf")
     is_process = measuring.held_bytes is not None
     origin = [0] if is_process else []
@@ -197,7 +218,7 @@ def _measure(
     first_held, size = 0.0, _FIRST
     while chosen is None or len(batches) < len(chosen):
         size = chosen[len(batches)] if chosen else size
-        slope, _ = lay_line(origin + batches, [*origin, *peaks], is_process=is_process)
+        slope, _ = meters.lay_line(origin + batches, [*origin, *peaks], is_process=is_process)
         if slope * size > most and len(batches) >= _LEAST_POINTS - 1:
             break
         if slope * size > most:
@@ -219,7 +240,8 @@ def _measure(
         # What a smaller batch left in the process is used anew (what a recurrent layer stacked).
         peaks.append(max(more + held - first_held, 0.0))
         before, last = (
-            lay_line(batches[:end], peaks[:end], is_process=is_process)[0] for end in (-1, None)
+            meters.lay_line(batches[:end], peaks[:end], is_process=is_process)[0]
+            for end in (-1, None)
         )
         is_even = len(peaks) >= _LEAST_POINTS and before >= _EVEN * last
         is_enough = is_even and peaks[-1] - peaks[0] >= _GROWTH * max(peaks[0], _LEAST_PEAK)
@@ -235,11 +257,9 @@ def _measure(
 
 def _add_planned(batches: list[int], peaks: list[float], plan: Callable[[int], float]) -> None:
     """Add a large batch as it is planned, with as much more as runs of small ones say."""
-    from profnb.forecast.memory_forecast import lay_line
-
     large = _PLANNED * batches[-1]
     more = [peak - plan(size) for size, peak in zip(batches, peaks, strict=True)]
-    slope, _ = lay_line(batches, more, is_process=True)
+    slope, _ = meters.lay_line(batches, more, is_process=True)
     peaks.append(plan(large) + more[-1] + max(slope, 0.0) * (large - batches[-1]))
     batches.append(large)
 
@@ -350,8 +370,7 @@ def _shapes(batch: tuple[Any, ...], size: int) -> tuple[Any, ...]:
         shape = getattr(part, "shape", ())
         return jax.ShapeDtypeStruct((size, *shape[1:]), part.dtype) if len(shape) else part
 
-    shapes: tuple[Any, ...] = jax.tree_util.tree_map(shape_of, batch)
-    return shapes
+    return tuple(jax.tree_util.tree_map(shape_of, batch))
 
 
 def _resized(batch: tuple[Any, ...], size: int) -> tuple[Any, ...]:
@@ -360,14 +379,15 @@ def _resized(batch: tuple[Any, ...], size: int) -> tuple[Any, ...]:
 
 
 def _resize(part: Any, size: int) -> Any:
-    import numpy as np
-
     if isinstance(part, dict):
         return {name: _resize(one, size) for name, one in part.items()}
+    if isinstance(part, list | tuple):
+        return type(part)(_resized(tuple(part), size))
     shape: Any = getattr(part, "shape", ())
     if not len(shape):
-        is_listed = isinstance(part, list | tuple)
-        return type(part)(_resized(tuple(part), size)) if is_listed else part
+        return part
+    import numpy as np
+
     rows = np.resize(np.arange(int(shape[0])), size)
     tensorflow: Any = sys.modules.get("tensorflow")
     if tensorflow is not None and tensorflow.is_tensor(part):

@@ -21,16 +21,8 @@ from functools import partial
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from profnb.capture import seams
 from profnb.capture.environment import chain_of
-from profnb.capture.seams import (
-    DATASET,
-    EAGER_CONTEXT,
-    EAGER_RANDOM,
-    EAGER_RESEED,
-    EAGER_SEED,
-    KERAS_LIBRARIES,
-    KERAS_STATE,
-)
 from profnb.capture.signals import OwnFaults
 from profnb.capture.source.user_code import is_user_file, names_in, package_of
 from profnb.core.units import bytes_text
@@ -60,7 +52,7 @@ _CONSTANT = (
     "builtins", "typing", "datetime", "decimal", "fractions", "re", "enum", "operator", "types", "logging",
     "jax", "jaxlib", "weakref", "abc", "functools"
 )  # fmt: skip
-_COMPUTING_LIBRARIES = (*KERAS_LIBRARIES, "torch", "tensorflow", "numpy")
+_COMPUTING_LIBRARIES = (*seams.KERAS_LIBRARIES, "torch", "tensorflow", "numpy")
 _GENERATORS = ("random", "numpy", "torch")
 _CHANGING_METHODS = {"close", "insert"}  # methods of what TensorFlow writes or looks up
 _WITHOUT_STATE = (
@@ -94,11 +86,8 @@ class KeptState:
         self._seen: dict[int, Any] = {}
         self._guarded: list[Any] = []
         self._copied = 0
-        queue: deque[Reached]
-        if only is not None:
-            queue = deque(("", value, False) for value in only.objects)
-        else:
-            queue = deque((name, value, True) for name, value in named.items())
+        begins = named.items() if only is None else (("", value) for value in only.objects)
+        queue: deque[Reached] = deque((name, value, only is None) for name, value in begins)
         while queue:
             path, value, is_strict = queue.popleft()
             if id(value) in self._seen or isinstance(value, _ATOMS):
@@ -141,7 +130,7 @@ class KeptState:
     def _keep(self, path: str, value: Any, *, is_strict: bool) -> Iterator[Reached]:
         """Keep one object by the first rule that fits; give those it leads to."""
         rules: tuple[tuple[Callable[[Any], object], Callable[[str, Any, bool], object]], ...] = (
-            (_is_definition, self._keep_definition),
+            (lambda one: isinstance(one, ModuleType | type), self._keep_definition),
             (_unsafe, self._refuse),
             (lambda one: isinstance(one, _GROUPS), self._keep_group),
             (_is_array, self._keep_array),
@@ -175,11 +164,9 @@ class KeptState:
             self._restores.append(restore_names(attributes))
         if isinstance(value, _PLAIN_CONTAINERS):
             self._restores.append(_restore_container(value))
-        is_users = is_of_user(type(value))
+        kinds = object if is_of_user(type(value)) else _PLAIN_CONTAINERS
         members = [*(value.values() if isinstance(value, dict) else value)]
-        members += [
-            one for one in attributes.values() if is_users or isinstance(one, _PLAIN_CONTAINERS)
-        ]
+        members += [one for one in attributes.values() if isinstance(one, kinds)]
         yield from ((path, one, is_strict) for one in members)
 
     def _keep_session(self, _: str, session: Any, __: bool) -> None:
@@ -215,32 +202,27 @@ class KeptState:
 
     def _keep_definition(self, path: str, value: Any, _: bool) -> Iterator[Reached]:
         """Keep what a module or class of the user's holds; of others' nothing is asked."""
-        if isinstance(value, type):
-            if not is_of_user(value):
-                return
-            before = dict(vars(value))
-            self._restores.append(partial(_restore_class, value, before))
-            held = before
-        elif getattr(value, "__file__", None) and is_user_file(str(value.__file__)):
-            held = vars(value)
-            self._restores.append(restore_names(held))
+        is_class = isinstance(value, type)
+        if is_class and is_of_user(value):
+            held = dict(vars(value))
+            self._restores.append(partial(_restore_class, value, held))
+        elif not is_class and is_user_file(str(getattr(value, "__file__", None) or "")):
+            held = dict(vars(value))
+            self._restores.append(restore_names(vars(value)))
         else:
             return
-        for name, one in list(held.items()):
+        for name, one in held.items():
             if not name.startswith("__"):
                 yield f"{path}.{name}", one, True
 
-    def _keep_array(self, _: str, array: Any, __: bool) -> None:
+    def _keep_array(self, path: str, array: Any, _: bool) -> None:
         if not array.flags.writeable:
             return
-        self._copied += array.nbytes
-        if self._copied > _KEPT_BYTES or type(array).__name__ == "memmap":
-            self._copied -= array.nbytes
+        is_mapped = type(array).__name__ == "memmap"
+        if is_mapped or not self._has_room(path, array.nbytes, is_strict=False):
             self._guarded.append(array)
-            return
-        import numpy as np
-
-        self._restores.append(partial(np.copyto, array, array.copy()))
+        else:
+            self._restores.append(partial(sys.modules["numpy"].copyto, array, array.copy()))
 
     def _has_room(self, path: str, size: int, *, is_strict: bool) -> bool:
         """Count a copy of so many bytes, or refuse it."""
@@ -269,10 +251,10 @@ class KeptState:
         """Keep a tensor where neither PyTorch's allocators nor what counts living tensors see it."""
         torch: Any = sys.modules["torch"]
         size = tensor.nelement() * tensor.element_size()
+        is_kept = tensor.is_leaf
         if not tensor.requires_grad:  # data, which may be of any size
-            if not self._has_room(path, size, is_strict=is_strict):
-                return
-        elif not tensor.is_leaf:
+            is_kept = self._has_room(path, size, is_strict=is_strict)
+        if not is_kept:
             return
         kept = io.BytesIO()
         torch.save((tensor.detach(), tensor.grad), kept)
@@ -305,11 +287,8 @@ def names_read_by(value: Any) -> dict[str, Any] | None:
     Those are what it closes over, its defaults, the object it is a method of, and names of its module.
     """
     if isinstance(value, partial):
-        return {
-            "func": value.func,
-            **value.keywords,
-            **{str(i): v for i, v in enumerate(value.args)},
-        }
+        given = {str(at): one for at, one in enumerate(value.args)}
+        return {"func": value.func, **value.keywords, **given}
     function = getattr(value, "python_function", None) or getattr(value, "__wrapped__", value)
     if isinstance(function, MethodType):
         return {type(function.__self__).__name__: function.__self__, "func": function.__func__}
@@ -334,10 +313,6 @@ def _unknown(path: str, kind: type) -> str:
     return f"`{path}` is a {kind.__module__}.{kind.__qualname__}, whose state cannot be put back."
 
 
-def _is_definition(value: Any) -> bool:
-    return isinstance(value, ModuleType | type)
-
-
 def _is_a(module: str, *names: str) -> Callable[[Any], bool]:
     """Ask whether an object is of classes of a module, which is not imported for it."""
 
@@ -354,9 +329,8 @@ _is_module = _is_a("torch.nn", "Module")
 
 
 def _is_session(value: Any) -> bool:
-    return package_of(value) == "tensorflow" and all(
-        hasattr(value, name) for name in ("run", "graph", "close")
-    )
+    methods = ("run", "graph", "close")
+    return package_of(value) == "tensorflow" and all(hasattr(value, one) for one in methods)
 
 
 def variables_of(session: Any) -> list[Any]:
@@ -366,7 +340,7 @@ def variables_of(session: Any) -> list[Any]:
 
 
 def _is_dataset(value: Any) -> bool:
-    kind = DATASET.find()
+    kind = seams.DATASET.find()
     return kind is not None and isinstance(value, kind)
 
 
@@ -376,8 +350,8 @@ def _accessors(value: Any) -> tuple[Callable[[], Any], Callable[[Any], object]] 
     bits = getattr(value, "bit_generator", None) if package == "numpy" else None
     if bits is not None:
         return lambda: bits.state, partial(setattr, bits, "state")
-    is_keras = package in KERAS_LIBRARIES and hasattr(value, "assign") and hasattr(value, "numpy")
-    if is_keras or _is_tensorflow_variable(value):
+    is_keras = package in seams.KERAS_LIBRARIES and hasattr(value, "assign")
+    if (is_keras and hasattr(value, "numpy")) or _is_tensorflow_variable(value):
         return value.numpy, value.assign
     for get, put in (("getstate", "setstate"), ("get_state", "set_state")):
         if package in _GENERATORS and hasattr(value, get) and hasattr(value, put):
@@ -460,11 +434,11 @@ def _restores_of_process() -> Iterator[Restore]:
         yield partial(torch.set_rng_state, torch.get_rng_state())
         if torch.cuda.is_available() and torch.cuda.is_initialized():
             yield partial(torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all())
-    context = EAGER_CONTEXT.find()
-    if context is not None and (seed := EAGER_SEED.of(context())) is not None:
-        state = EAGER_RANDOM.of(context()).getstate()
+    context = seams.EAGER_CONTEXT.find()
+    if context is not None and (seed := seams.EAGER_SEED.of(context())) is not None:
+        state = seams.EAGER_RANDOM.of(context()).getstate()
         yield partial(_reseed, context(), seed, state)
-    if (keras := KERAS_STATE.find()) is not None:
+    if (keras := seams.KERAS_STATE.find()) is not None:
         yield restore_names(vars(keras))
         for value in vars(keras).values():
             if isinstance(value, dict):
@@ -475,5 +449,5 @@ def _restores_of_process() -> Iterator[Restore]:
 
 def _reseed(context: Any, seed: int, state: Any) -> None:
     """Seed TensorFlow anew, which forgets ops that have drawn numbers, and go on from a state."""
-    EAGER_RESEED.of(context)(seed)
-    EAGER_RANDOM.of(context).setstate(state)
+    seams.EAGER_RESEED.of(context)(seed)
+    seams.EAGER_RANDOM.of(context).setstate(state)

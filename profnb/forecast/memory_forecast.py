@@ -13,6 +13,7 @@ from profnb.core.units import GB, bytes_text, count_text, percent_text
 from profnb.drawing.figures import axis, figure_layout
 from profnb.drawing.markup import note_list
 from profnb.drawing.theme import COLOURS
+from profnb.forecast.meters import lay_line
 from profnb.report.result import Result
 
 if TYPE_CHECKING:
@@ -97,21 +98,6 @@ class MemoryForecast(Result):
         return {"text/html": html, "text/plain": self.summary()}
 
 
-def lay_line(
-    batches: Sequence[int], peaks: Sequence[float], *, is_process: bool
-) -> tuple[float, float]:
-    """Lay a line through peaks: what each example adds, and what is fixed.
-
-    A peak is the most of several moments (forward, backward, the update), each of which grows evenly: memory
-    bends upwards only, and the last two tell. Those of a process are uneven: all of them tell together.
-    """
-    count = len(batches) if is_process else 2
-    if len(batches) < 2:
-        return 0.0, float(sum(peaks))
-    slope, fixed = np.polyfit(np.asarray(batches[-count:], np.float64), peaks[-count:], 1)
-    return float(slope), float(fixed)
-
-
 def make_forecast(
     batches: Sequence[int],
     peaks: Sequence[float],
@@ -132,24 +118,22 @@ def make_forecast(
     """
     import pandas as pd
 
-    others_bytes = held_bytes or 0
-    size, peak = np.asarray(batches, np.float64), np.asarray(peaks, np.float64)
-    is_process = held_bytes is not None
+    others_bytes, is_process = held_bytes or 0, held_bytes is not None
+    size, peak = np.asarray(batches, np.float64), np.asarray(peaks, np.float64) + others_bytes
     slope, fixed = lay_line(batches[:-1], peaks[:-1], is_process=is_process)
     off = abs(round(fixed + slope * float(size[-1]) - peaks[-1]))
     slope, fixed = lay_line(batches, peaks, is_process=is_process)
     slope, fixed = max(slope, 0.0), fixed + others_bytes
-    forecast = np.maximum(fixed + slope * size, peak.min() + others_bytes)
-    apart = float(np.abs(peak + others_bytes - forecast).max()) if is_process else 0.0
-    spread = max(apart, off / 2)
-    notes = list(because)
+    forecast = np.maximum(fixed + slope * size, peak.min())
+    spread, notes = off / 2, list(because)
     if is_process:
-        spread = max(spread, _GRAIN, _UNEVEN * slope * float(size[-1]))
+        apart = float(np.abs(peak - forecast).max())
+        spread = max(spread, apart, _GRAIN, _UNEVEN * slope * float(size[-1]))
         notes.append(
             "A process' memory for a batch varies by up to a quarter."
             + (" `largest_batch` leaves room." if limit else "")
         )
-    share = off / float(peak[-1] + others_bytes)
+    share = off / float(peak[-1])
     notes.append(
         f"Checked with a batch of {count_text(int(size[-1]))}: {percent_text(share)} off the forecast."
     )
@@ -158,7 +142,7 @@ def make_forecast(
     table = pd.DataFrame(
         {
             "batch_size": list(batches),
-            "peak_bytes": peak + others_bytes,
+            "peak_bytes": peak,
             "forecast_bytes": forecast,
             "is_check": [*[False] * (len(batches) - 1), True],
         }
@@ -170,15 +154,14 @@ def make_forecast(
             f"Recomputing activations frees at most {bytes_text(grows)} per example, 16 bits instead of 32 "
             f"about {bytes_text(grows / 2)}."
         )
+    if grows >= 1 and limit is not None:
+        narrow = batch_that_fits(limit[0], fixed, max(slope - grows / 2, 1))
+        notes.append(f"In 16 bits, batches of about {count_text(narrow)} fit.")
     if limit is not None:
-        if grows >= 1:
-            narrow = batch_that_fits(limit[0], fixed, max(slope - grows / 2, 1))
-            notes.append(f"In 16 bits, batches of about {count_text(narrow)} fit.")
         more = spread / float(size[-1])  # what is off at the largest batch grows with it
         slopes = slope + more, max(slope - more, slope / 2, 1.0)
-        low, high = (batch_that_fits(limit[0], fixed, each) for each in slopes)
-        interval = low, high
-        largest = interval[0]
+        largest, most = (batch_that_fits(limit[0], fixed, each) for each in slopes)
+        interval = largest, most
     return MemoryForecast(
         table, fixed, slope, limit and limit[0], limit[1] if limit else "", largest, interval,
         tuple(notes), spread

@@ -9,11 +9,12 @@ import ctypes
 import gc
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import accumulate
 from math import prod
 from pathlib import Path
+from statistics import linear_regression
 from typing import Any
 
 from profnb.capture.hooks import replace_attribute
@@ -125,10 +126,8 @@ def session_peak(run: Callable[[], object]) -> tuple[float, float]:
 
     def traced(session: Any, fetches: Any, feed_dict: Any = None, *_: object, **__: object) -> Any:
         runs.append(v1.RunMetadata())
-        sizes = [
-            one.dtype.base_dtype.size * (one.shape.num_elements() or 0)
-            for one in variables_of(session)
-        ]
+        variables = ((one.dtype.base_dtype.size, one.shape) for one in variables_of(session))
+        sizes = [size * (shape.num_elements() or 0) for size, shape in variables]
         sizes += [getattr(one, "nbytes", 0) for one in (feed_dict or {}).values()]
         held.append(sum(sizes))
         return original(session, fetches, feed_dict, v1.RunOptions(trace_level=level), runs[-1])
@@ -151,9 +150,8 @@ def torch_peak(run: Callable[[], object]) -> tuple[float, float]:
         run()
         torch.cuda.synchronize()
         return 0.0, float(torch.cuda.max_memory_allocated())
-    with torch.profiler.profile(
-        activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
-    ) as profiler:
+    kinds = [torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=kinds, profile_memory=True) as profiler:
         run()
     events = profiler.profiler.kineto_results.events()
     sizes = [(one.start_ns(), one.nbytes()) for one in events if one.name() == "[memory]"]
@@ -209,3 +207,18 @@ def _constants_of(program: Any) -> Iterator[Any]:
         for inner in equation.params.values():
             if hasattr(inner, "consts"):
                 yield from _constants_of(inner)
+
+
+def lay_line(
+    batches: Sequence[int], peaks: Sequence[float], *, is_process: bool
+) -> tuple[float, float]:
+    """Lay a line through peaks: what each example adds, and what is fixed.
+
+    A peak is the most of several moments (forward, backward, the update), each of which grows evenly: memory
+    bends upwards only, and the last two tell. Those of a process are uneven: all of them tell together.
+    """
+    count = len(batches) if is_process else 2
+    if len(batches) < 2:
+        return 0.0, float(sum(peaks))
+    line = linear_regression(batches[-count:], peaks[-count:])
+    return line.slope, line.intercept

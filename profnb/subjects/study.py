@@ -129,9 +129,9 @@ class Input(_Subject):
         if study.steps.is_window:
             return None
         examples = study.examples[waiting.counted]
-        per_element: float | None = usual_batch_size(study.trace)
-        if waiting.elements and examples.size and examples.all():
-            per_element = float(examples.sum() / waiting.elements)
+        is_known = waiting.elements and examples.size and examples.all()
+        of_element = float(examples.sum() / waiting.elements) if is_known else None
+        per_element = of_element or usual_batch_size(study.trace)
         diagnosis = diagnose_input(self.pipeline, waiting, per_element)
         files = files_text(study.recording.file_counts, study.recording.file_bytes)
         if diagnosis is not None and diagnosis.cause == "small files" and files:
@@ -329,11 +329,9 @@ class Layers(_Subject):
         return replace(ops, layer=tuple(names[times.row_of_op[name]] for name in ops.op_name))
 
     def _times_of(self, rows: Int64s, within: Bools) -> LayerTimes:
-        study = self.study
-        runs, is_input = study.ops.runs, study.ops.iterator > NOT_INPUT
-        return hand_out_ops(
-            study, rows, within, runs, is_input, study.xla.hlo, self.called, self.products
-        )
+        study, is_input = self.study, self.study.ops.iterator > NOT_INPUT
+        facts = study.ops.runs, is_input, study.xla.hlo, self.called, self.products
+        return hand_out_ops(study, rows, within, *facts)
 
     @cached_property
     def peaks(self) -> list[AllocatorPeak]:
@@ -345,17 +343,13 @@ class Layers(_Subject):
         alive = [tabulate_peak(study.trace, one, study.steps) for one in allocators]
         names = {block.op_name.partition(":")[0] for blocks in alive for block in blocks}
         hlo = study.xla.hlo
-        ran = [hlo.modules[one.program_id] for one in hlo.ops if one.program_id in hlo.modules]
+        ops_of = group((one.program_id, one) for one in hlo.ops if one.program_id in hlo.modules)
+        ran = [hlo.modules[program_id] for program_id in ops_of]
         largest = max(ran, key=lambda one: (one.buffers or {}).get("temporary", 0), default=None)
-        op_names = {
-            one.row: one.op_name or one.served
-            for one in hlo.ops
-            if largest is not None and one.program_id == largest.program_id
-        }
+        ops = [] if largest is None else ops_of[largest.program_id]
+        op_names = {one.row: one.op_name or one.served for one in ops}
         rows = LayerRows(study.recording.models, sorted(names | {*op_names.values()}), phase)
-        named = [
-            name_peak(one, blocks, rows) for one, blocks in zip(allocators, alive, strict=True)
-        ]
+        named = [name_peak(*one, rows) for one in zip(allocators, alive, strict=True)]
         if largest is not None and not allocators:
             device = "GPU:0" if study.program.has_device else CPU
             named.append(name_program(largest, op_names, rows, device))
@@ -364,14 +358,10 @@ class Layers(_Subject):
     def _with_scopes(self, allocator: Allocator, called: CalledScopes) -> Allocator:
         """Write the layer that called it in front of each op whose name does not tell."""
         code = look_up(self.study.ops.runs.events, called.code, allocator.op)
-        prefixes = [
-            "/".join((*("gradient_tape",) * s.is_backward, *s.path, "")) for s in called.scopes
-        ]
-        names = [
-            (prefixes[at] if at >= 0 else "") + name
-            for at, name in zip(code.tolist(), allocator.op_names, strict=True)
-        ]
-        return replace(allocator, op_names=names)
+        ways = ((*("gradient_tape",) * one.is_backward, *one.path, "") for one in called.scopes)
+        prefixes = [*map("/".join, ways), ""]  # the last where nothing called it
+        named = zip(code.tolist(), allocator.op_names, strict=True)
+        return replace(allocator, op_names=[prefixes[at] + name for at, name in named])
 
     @property
     def table(self) -> LayerTable:
@@ -390,10 +380,8 @@ class Layers(_Subject):
 
     def _tabulate(self, times: LayerTimes, roofline: OpRoofline | None) -> LayerTable:
         study = self.study
-        largest = max(
-            study.memory.allocators, key=lambda a: (a.is_device, int(a.in_use.max())), default=None
-        )
-        alive = [] if largest is None else tabulate_peak(study.trace, largest, study.steps)
+        order = sorted(study.memory.allocators, key=lambda a: (not a.is_device, -a.in_use.max()))
+        alive = [row for one in order[:1] for row in tabulate_peak(study.trace, one, study.steps)]
         return tabulate_layers(study, times, alive, roofline)
 
 

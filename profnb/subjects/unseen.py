@@ -57,12 +57,8 @@ def headline_of_memory(study: Study) -> str:
 def note_backend(study: Study) -> list[str]:
     """Say that the work of Keras' steps cannot be seen, where that is so."""
     backend = study.program.unrecorded_backend
-    if not backend:
-        return []
-    return [
-        f"Keras runs on {backend} here. TensorFlow's profiler times these steps but does not see their "
-        "parts."
-    ]
+    note = "TensorFlow's profiler times these steps but does not see their parts."
+    return [f"Keras runs on {backend} here. {note}"] if backend else []
 
 
 def is_fed(study: Study) -> bool:

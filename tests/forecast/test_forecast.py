@@ -21,7 +21,7 @@ from profnb.core.errors import CaptureError
 from profnb.forecast.memory_forecast import make_forecast
 from profnb.forecast.kept_state import KeptState
 from profnb.forecast.meters import resident_peak
-from profnb.forecast.standing import put_back
+from profnb.forecast.fitting import put_back
 
 HERE = Path(__file__).parent
 GB = 10**9

@@ -70,12 +70,9 @@ class MeasuredPeak:
 
     @property
     def _remark(self) -> str:
-        if self.cores_fraction >= _NEAR_FASTEST:
-            return ""
-        return (
-            f". Both may be higher: other programs left only {percent_text(self.cores_fraction)} of the "
-            "cores' time"
-        )
+        left = percent_text(self.cores_fraction)
+        remark = f". Both may be higher: other programs left only {left} of the cores' time"
+        return "" if self.cores_fraction >= _NEAR_FASTEST else remark
 
     def _interval_texts(self) -> tuple[str, str]:
         return (
@@ -117,16 +114,15 @@ def measure_cpu(seconds: float) -> MeasuredPeak:
     threads = count_cores()
     flops, cores = _measure_product(seconds / 2, threads)
     copied = _measure_copy(seconds / 2, threads)
-    measured = MeasuredPeak(
-        max(flops), _middle_half(flops), max(copied), _middle_half(copied), threads, cores
-    )
+    measured = MeasuredPeak(*_summed(flops), *_summed(copied), threads, cores)
     _kept[:] = [measured]
     return measured
 
 
-def _middle_half(rates: Sequence[float]) -> tuple[float, float]:
+def _summed(rates: Sequence[float]) -> tuple[float, tuple[float, float]]:
+    """The highest rate, and the middle half of them."""
     low, high = np.percentile(rates, [25, 75])
-    return float(low), float(high)
+    return max(rates), (float(low), float(high))
 
 
 def _rates(run: Callable[[], object], amount: float, seconds: float) -> list[float]:

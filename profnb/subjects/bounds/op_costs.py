@@ -37,6 +37,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from math import prod
 
 from profnb.capture.source.source_records import GraphShapes, Shape
@@ -96,6 +97,9 @@ class Tensor:
         """Its bytes; None where not known."""
         size = _BYTES_OF_TYPE.get(self.dtype)
         return None if size is None or self.count is None else size * self.count
+
+
+_UNKNOWN = Tensor(-1, None, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,15 +163,15 @@ def _op_flops(op: OpTensors) -> float | None:
 
 def _moved_bytes(op: OpTensors) -> float | None:
     """The bytes that an op reads and writes, each tensor once."""
-    passes, tensors = 1, (*{one.row: one for one in op.inputs}.values(), *op.outputs)
+    passes, tensors = 1, [*{one.row: one for one in op.inputs}.values(), *op.outputs]
     if op.kind in UPDATES:
         _, passes, at = UPDATES[op.kind]
-        tensors = tuple(op.inputs[at : at + 1])
+        tensors = list(op.inputs[at : at + 1])
     elif op.kind in NORMALIZATIONS:  # beside them, a few numbers for each channel
         large = (*op.inputs, *op.outputs[:1])
-        tensors = tuple(one for one in large if one.shape and len(one.shape) > 1)
+        tensors = [one for one in large if one.shape and len(one.shape) > 1]
     elif op.kind in PICKS:
-        passes, tensors = 2, tuple(op.outputs)
+        passes, tensors = 2, list(op.outputs)
     moved = _sum_bytes(tensors)
     return None if moved is None else passes * moved
 
@@ -258,31 +262,21 @@ class _GraphCosts:
 
     def _tensors(self, row: int) -> OpTensors:
         graph, first = self._graph, self._first[row]
-        made = range(first, first + graph.outputs[row])
-        return OpTensors(
-            graph.op_types[row],
-            [self._tensor(at) for at in graph.inputs[row]],
-            [self._tensor(at) for at in made],
-            graph.settings.get(row, ""),
+        taken, made = (
+            [Tensor(at, self._shapes[at], graph.dtypes[at]) if at >= 0 else _UNKNOWN for at in rows]
+            for rows in (graph.inputs[row], range(first, first + graph.outputs[row]))
         )
-
-    def _tensor(self, at: int) -> Tensor:
-        if at < 0:
-            return Tensor(at, None, "")
-        return Tensor(at, self._shapes[at], self._graph.dtypes[at])
+        return OpTensors(graph.op_types[row], taken, made, graph.settings.get(row, ""))
 
     def _fused(self, row: int, kind: str) -> Cost | None:
         """Cost of an op that runs those from the nearest one of a kind up to the op of a row as one."""
         rows = self._rows_up_to(row, kind)
         ops = [self._tensors(at) for at in rows]
         flops = [_op_flops(op) for op in ops if op.kind not in _HANDED_ON]
-        read = {
-            one.row: one for op in ops for one in op.inputs if self._made_by(one.row) not in rows
-        }
-        if not rows or None in flops:
-            return None
-        moved = _sum_bytes((*read.values(), *ops[-1].outputs[:1]))
-        if moved is None:
+        taken = {one.row: one for op in ops for one in op.inputs}
+        read = [one for at, one in taken.items() if self._made_by(at) not in rows]
+        moved = _sum_bytes([*read, *ops[-1].outputs[:1]]) if rows else None
+        if moved is None or None in flops:
             return None
         return Cost(float(sum(filter(None, flops))), moved, ops[0].width, kind in _PRODUCT_TYPES)
 
@@ -334,20 +328,20 @@ def find_costs(
     """
     places = locate_ops(ops, graphs)
     op_counts = Counter(at for standing in places.values() for at, _ in standing)
-    counted: dict[int, _GraphCosts] = {}
-    left = _MOST_OPS_COUNTED
-    for at in sorted(op_counts, key=lambda at: (-op_counts[at], -at)):
-        left -= len(graphs[at].op_names)
-        if left >= 0:
-            counted[at] = _GraphCosts(graphs[at], batch_size, recorded)
+    order = sorted(op_counts, key=lambda at: (-op_counts[at], -at))
+    sizes = accumulate(len(graphs[at].op_names) for at in order)
+    counted = {
+        at: _GraphCosts(graphs[at], batch_size, recorded)
+        for at, size in zip(order, sizes, strict=True)
+        if size <= _MOST_OPS_COUNTED
+    }
     costs: dict[tuple[str, str], Cost] = {}
     for key, standing in places.items():
-        by_score: dict[int, set[Cost]] = {}
-        for at, row in standing:
-            cost = counted[at].cost(row, key[1]) if at in counted else None
-            if cost is not None:
-                by_score.setdefault(op_counts[at], set()).add(cost)
-        if by_score and len(best := by_score[max(by_score)]) == 1:
+        pairs = ((at, counted[at].cost(row, key[1])) for at, row in standing if at in counted)
+        scored = [(op_counts[at], cost) for at, cost in pairs if cost is not None]
+        most = max((score for score, _ in scored), default=0)
+        best = {cost for score, cost in scored if score == most}
+        if len(best) == 1:
             costs[key] = best.pop()
     return costs
 

@@ -73,35 +73,26 @@ def place_ops(
     if costs.keys().isdisjoint(keys):
         return None
     row_costs = [costs.get(key, _NOT_KNOWN) for key in keys]
-    peaks = [
-        peak.flops_of(cost.width, is_product=cost.is_product)
-        if peak is not None and cost is not _NOT_KNOWN
-        else nan
-        for cost in row_costs
-    ]
-    placed = OpRoofline(
-        ops.occurrences[rows],
-        ops.self_ps[rows],
-        np.array([cost.flops for cost in row_costs]),
-        np.array([cost.nbytes for cost in row_costs]),
-        tuple(cost.width for cost in row_costs),
-        np.array(peaks),
-        peak,
-        is_device,
-        tuple(op_type for _, op_type in keys),
-        tuple(op_name for op_name, _ in keys),
+    peaks = np.full(len(rows), nan)
+    for at, cost in enumerate(row_costs):
+        if peak is not None and cost is not _NOT_KNOWN:
+            peaks[at] = peak.flops_of(cost.width, is_product=cost.is_product)
+    op_names, op_types = zip(*keys, strict=True)
+    flops, moved = (
+        np.array([getattr(one, name) for one in row_costs]) for name in ("flops", "nbytes")
     )
-    return placed if is_device else _without_refuted(placed)
-
-
-def _without_refuted(roofline: OpRoofline) -> OpRoofline:
-    """The same without the measured peak of operations, where a product of matrices reached more."""
-    is_product = np.array(["MatMul" in kind for kind in roofline.op_type], np.bool_)
-    reached = roofline.flops_fraction[is_product & ~np.isnan(roofline.flops_fraction)]
+    widths = tuple(cost.width for cost in row_costs)
+    placed = OpRoofline(
+        ops.occurrences[rows], ops.self_ps[rows], flops, moved, widths, peaks, peak, is_device,
+        op_types, op_names,
+    )  # fmt: skip
+    is_product = np.array(["MatMul" in kind for kind in op_types], np.bool_)
+    reached = placed.flops_fraction[is_product & ~np.isnan(placed.flops_fraction)]
     most = float(reached.max(initial=0.0))
-    if most <= _REFUTED:
-        return roofline
-    return replace(roofline, peak_flops=np.full(len(roofline), np.nan), refuted_by=most)
+    if is_device or most <= _REFUTED:
+        return placed
+    # A product of matrices reached more than was measured: nobody knows the peak.
+    return replace(placed, peak_flops=np.full(len(placed), nan), refuted_by=most)
 
 
 OP_ROOFLINE = Table[OpRoofline](

@@ -71,8 +71,7 @@ def _share_sentence(roofline: OpRoofline) -> str:
         return ""
     bounds, whole = np.array(roofline.bound_by), int(roofline.self_ps.sum())
     shares = {
-        bound: int(roofline.self_ps[bounds == bound].sum()) / whole
-        for bound in (COMPUTE, MEMORY, NEITHER)
+        bound: int(roofline.self_ps[bounds == bound].sum()) / whole for bound in _BOUND_COLOURS
     }
     unknown = 1 - sum(shares.values())
     rest = f", {percent_text(unknown)} unknown" if unknown > 0 else ""

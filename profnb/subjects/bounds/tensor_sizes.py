@@ -146,10 +146,9 @@ def without_loops(name: str) -> str:
 
 def read_sizes(text: str) -> Sizes | None:
     """A shape as the trace writes it, ``[64,26,26,32]``; None for anything else."""
-    inner = text[1:-1]
     if text[:1] != "[" or text[-1:] != "]" or len(text) > 200:
         return None
-    parts = inner.split(",") if inner else []
+    parts = text[1:-1].split(",") if text != "[]" else []
     return tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else None
 
 
@@ -200,12 +199,12 @@ class _Filling:
             self.shapes[at] = self._filled(row, at)
         if count_of(self.shapes[at]) is None:
             self.shapes[at] = _recorded(self.shapes[at], recorded)
-        if kind in KEEPS and taken and self.count(taken[0]) is not None:
-            self._counts[at] = self.count(taken[0]) or 0
-        if kind == "Shape" and taken:
-            held_shape = self._shape(taken[0])
-        else:
-            held_shape = self._held_shapes.get(taken[0]) if kind in _HANDED_ON and taken else None
+        if not taken:
+            return
+        if kind in KEEPS and (count := self.count(taken[0])) is not None:
+            self._counts[at] = count
+        held_shape = self._held_shapes.get(taken[0]) if kind in _HANDED_ON else None
+        held_shape = self._shape(taken[0]) if kind == "Shape" else held_shape
         if held_shape is not None:
             self._held_shapes[at] = held_shape
 
@@ -239,7 +238,7 @@ class _Filling:
 
     def _by_size(self, kind: str, taken: Sequence[int], shape: Shape | None) -> Shape | None:
         """The shape of an output that has the batch, the rows or the numbers of its input."""
-        graph, inputs = self._graph, [self._shape(one) for one in taken]
+        graph = self._graph
         if kind in BATCHED:
             source = 2 if kind in INPUT_GRADIENTS else 0
             given = taken[source] if len(taken) > source else -1
@@ -249,16 +248,14 @@ class _Filling:
                 return _with_batch(shape, given_shape[0])
             return self._product(taken, shape) if kind in PRODUCTS else shape
         if kind in GATHERS:
-            return _gathered(graph, taken, inputs, shape)
-        counts = [self.count(one) for one in taken]
-        if kind in KEEPS:
-            counts = counts[:1]
-        elif kind in JOINS:
-            counts = counts[:-1] if kind == "ConcatV2" else counts  # the last one is the axis
-        else:
+            return _gathered(graph, taken, [self._shape(one) for one in taken], shape)
+        if kind not in KEEPS | JOINS or not taken:
             return shape
-        are_known = None not in counts and bool(taken)
-        return _with_count(shape, sum(filter(None, counts))) if are_known else shape
+        last = (
+            1 if kind in KEEPS else -1 if kind == "ConcatV2" else None
+        )  # its last one is the axis
+        counts = [self.count(one) for one in taken[:last]]
+        return shape if None in counts else _with_count(shape, sum(filter(None, counts)))
 
     def _product(self, taken: Sequence[int], shape: Shape | None) -> Shape | None:
         """A product of matrices of which the numbers of the left one are known, whichever is transposed."""
@@ -292,12 +289,9 @@ def _gathered(
     if len(taken) < 2 or min(taken[:2]) < 0 or shape is None or shape.count(None) != 1:
         return shape
     table, numbers, numbers_shape = graph.shapes[taken[0]], graph.shapes[taken[1]], inputs[1]
-    if (
-        count_of(table) is None
-        or numbers is None
-        or numbers.count(None) != 1
-        or numbers_shape is None
-    ):
+    if count_of(table) is None or numbers is None or numbers_shape is None:
+        return shape
+    if numbers.count(None) != 1:
         return shape
     size = numbers_shape[numbers.index(None)]
     return tuple(size if dimension is None else dimension for dimension in shape)
@@ -318,10 +312,9 @@ def _broadcast(shape: Shape | None, inputs: Sequence[Shape | None]) -> Shape | N
     """The output of an op that works element by element: the largest of its inputs in each dimension."""
     known_shapes = [taken for taken in inputs if taken is not None]
     are_all = len(known_shapes) == len(inputs) > 0
-    if shape is None:
-        if not are_all:
-            return None
-        shape = (None,) * max(len(taken) for taken in known_shapes)
+    if shape is None and not are_all:
+        return None
+    shape = (None,) * max(map(len, known_shapes)) if shape is None else shape
     sizes: list[int | None] = []
     for back, size in zip(range(len(shape), 0, -1), shape, strict=True):
         taken = [one[-back] for one in known_shapes if len(one) >= back]
@@ -356,10 +349,8 @@ def _with_count(shape: Shape | None, numbers: int) -> Shape | None:
 
 def _recorded(shape: Shape | None, seen: Sequence[Sizes]) -> Shape | None:
     """The shape that an op allocated, if exactly one fits the graph's."""
+    alike = [one for one in seen if shape is None or len(one) == len(shape)]
     fitting = [
-        one
-        for one in seen
-        if shape is None
-        or (len(one) == len(shape) and all(a in (None, b) for a, b in zip(shape, one, strict=True)))
+        one for one in alike if all(a in (None, b) for a, b in zip(shape or one, one, strict=True))
     ]
     return fitting[0] if len(fitting) == 1 else shape

@@ -127,13 +127,11 @@ def break_down_cell(records: CellRecords, source: SourceRecords | None) -> CellB
     parts = records.parts
     if not records.wall_ns or not parts:
         return None
-    names = []
-    for part in parts:
-        name = part.name
+    names = [part.name for part in parts]
+    for at, part in enumerate(parts):
         if part.part == OTHER and source is not None:
-            text = source.texts.get(part.file, ())
-            name = text[part.line - 1].strip()[:_LONGEST_LINE] if 0 < part.line <= len(text) else ""
-        names.append(name)
+            text = ("", *source.texts.get(part.file, ()))[part.line : part.line + 1]
+            names[at] = "".join(text).strip()[:_LONGEST_LINE]
     return CellBreakdown(
         part=tuple(part.part for part in parts),
         name=tuple(names),
@@ -212,11 +210,9 @@ def _first_of_trace(steps: Steps, times: StepTimes) -> int | None:
     if steps.is_window or not count or count > len(times):
         return None
     traced = np.append(0, np.cumsum(times.was_traced))
-    places = np.flatnonzero(traced[count:] - traced[:-count] == count)
-    if places.size > _MOST_LINES_NAMED:
-        return None
+    places = np.flatnonzero(traced[count:] - traced[:-count] == count).tolist()
     fitting = []
-    for place in places.tolist():
+    for place in places if len(places) <= _MOST_LINES_NAMED else ():
         part = slice(place, place + count)
         apart = steps.host_begin_ps - times.begin_ps[part]
         near = np.abs(apart - np.median(apart).astype(np.int64)) <= _NEAR_PS
@@ -231,8 +227,7 @@ def _wall_gap(steps: Steps, times: StepTimes, row: int) -> tuple[int, int] | Non
     if first is None or row + 1 >= len(steps):
         return None
     at = first + row
-    begin_ps = int(times.begin_ps[at]) + int(times.duration_ps[at])
-    end_ps = int(times.begin_ps[at + 1])
+    begin_ps, end_ps = int((times.begin_ps + times.duration_ps)[at]), int(times.begin_ps[at + 1])
     of_trace_ps = int(steps.host_begin_ps[row + 1] - steps.host_end_ps[row])
     is_same = abs(of_trace_ps - (end_ps - begin_ps)) <= max(_NEAR_PS, of_trace_ps // _NEAR_OF_GAP)
     return (begin_ps, end_ps) if is_same and end_ps > begin_ps else None

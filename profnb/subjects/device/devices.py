@@ -86,19 +86,18 @@ def tabulate_devices(trace: Trace, steps: Steps) -> DeviceTable:
     end = np.clip(trace.events.end_ps[work], *window)
     plane = trace.lines.plane[trace.lines.of_event[work]]
     kind = streams.kinds_of_work(trace, work)
-    planes = np.unique(plane)
-    rows = np.zeros((planes.size, 5), np.int64)
-    for row, number in enumerate(planes.tolist()):
-        is_of_device = plane == number
-        compute, copy, collective = (
-            is_of_device & (kind == wanted)
-            for wanted in (streams.COMPUTE, streams.COPY, streams.COLLECTIVE)
-        )
-        parts = (is_of_device, compute, copy, collective, compute | collective)
-        rows[row] = [streams.covered_ps(begin[part], end[part]) for part in parts]
-    busy, compute_ps, copy_ps, collective_ps, either_ps = rows.T.copy()
+    planes = np.unique(plane).tolist()
+    kinds = (streams.COMPUTE, streams.COPY, streams.COLLECTIVE)
+    compute, copy, collective = (kind == wanted for wanted in kinds)
+    parts = np.stack([kind >= 0, compute, copy, collective, compute | collective])
+    covered = [
+        [streams.covered_ps(begin[part], end[part]) for part in parts & (plane == number)]
+        for number in planes
+    ]
+    sums = np.array(covered, np.int64).reshape(-1, len(parts))
+    busy, compute_ps, copy_ps, collective_ps, either_ps = sums.T.copy()
     return DeviceTable(
-        tuple(trace.planes[number].name for number in planes.tolist()),
+        tuple(trace.planes[number].name for number in planes),
         busy, compute_ps, copy_ps, collective_ps, compute_ps + collective_ps - either_ps,
         window[1] - window[0],
     )  # fmt: skip

@@ -146,17 +146,14 @@ def _find_lanes(spine: Spine, plane: int, window: tuple[int, int]) -> tuple[Int6
     line = trace.lines.of_event
     work = np.flatnonzero(raw_device_lines(trace)[line] & (trace.lines.plane[line] == plane))
     of_kind = np.array([_LANE_OF_WORK[kind] for kind in (COMPUTE, COPY, COLLECTIVE)], np.int8)
-    begin = np.concatenate([trace.events.begin_ps[work], host_begin, steps.begin_ps])
-    end = np.concatenate([trace.events.end_ps[work], host_end, steps.end_ps])
-    of_work, of_host = (
-        of_kind[kinds_of_work(trace, work)],
-        of_activity[spine.activities[host_events]],
-    )
-    lane = np.concatenate([of_work, of_host, np.full(len(steps), _STEP, np.int8)])
+    begin = np.concatenate([trace.events.begin_ps[work], host_begin, steps.begin_ps, window[:1]])
+    end = np.concatenate([trace.events.end_ps[work], host_end, steps.end_ps, window[1:]])
+    of_work = of_kind[kinds_of_work(trace, work)]
+    of_host = of_activity[spine.activities[host_events]]
+    of_steps = np.array([_STEP] * len(steps) + [_NOTHING], np.int8)  # and the whole window
+    lane = np.concatenate([of_work, of_host, of_steps])
     begin, end = np.clip(begin, *window), np.clip(end, *window)
     begin, end, lane = (column[end > begin] for column in (begin, end, lane))
-    begin, end = np.append(begin, window[0]), np.append(end, window[1])
-    lane = np.append(lane, np.int8(_NOTHING))
     since, highest = find_stretches(begin, end, _NOTHING - lane, len(_LANES))
     counted = np.array([*_FIRST_OF_NAME, -1], np.int8)
     return since, counted[np.where(highest >= 0, _NOTHING - highest, -1)]

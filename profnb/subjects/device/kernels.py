@@ -122,11 +122,9 @@ def _sources_of_ops(
         parent = find_parents(trace.events.end_ps, trace.lines.offsets)
         op = nearest_of(parent, trace.by_name(trace.is_op_name) & trace.is_host_event)
         around = np.where(call >= 0, op[call], -1)
-        row = np.full(events.size, -1)
-        names, row[around >= 0] = np.unique(
-            trace.events.name[around[around >= 0]], return_inverse=True
-        )
-        yield [(trace.names[name], "") for name in names.tolist()], row
+        name_around = np.where(around >= 0, trace.events.name[around], -1)
+        names, row = np.unique(name_around, return_inverse=True)
+        yield [(trace.names[name], "") if name >= 0 else None for name in names.tolist()], row
     for stat in (*_ANNOTATIONS, *_HLO_SOURCES, TF_OP):
         column = trace.stats.texts(stat)
         row = column.of(events).astype(np.int64)
@@ -195,11 +193,8 @@ def parse_launch_shape(details: str) -> LaunchShape:
     pairs = dict(part.partition(":")[::2] for part in details.split())
 
     def number(*names: str) -> int | None:
-        for name in names:
-            text = pairs.get(name, "")
-            if text.isdecimal() and len(text) < 12:
-                return int(text)
-        return None
+        texts = (pairs.get(name, "") for name in names)
+        return next((int(text) for text in texts if text.isdecimal() and len(text) < 12), None)
 
     occupancy = pairs.get("occ_pct", "")
     has_occupancy = re.fullmatch(r"\d{1,3}(\.\d{1,6})?", occupancy) and float(occupancy) > 0
@@ -225,21 +220,17 @@ def _launch_shapes(trace: Trace, kernels: Int64s) -> tuple[list[LaunchShape], In
     lists = [trace.stats.lists(name) for name in _KINETO_LISTS]
     parts = np.stack([*numbers, *(column.of(kernels) for column in lists)])
     distinct, row = np.unique(parts, axis=1, return_inverse=True)
-    shapes = []
-    for registers, shared, occupancy, *rows in distinct.T.tolist():
-        grid, block = (
-            _sizes(re.sub(r"[][\s]", "", column.texts[int(at)])) if at >= 0 else ""
-            for column, at in zip(lists, rows, strict=True)
+    grids, blocks = ([*column.texts, ""] for column in lists)
+    shapes = [
+        LaunchShape(
+            registers_per_thread=int(registers) if registers >= 0 else None,
+            shared_bytes=int(shared) if shared >= 0 else None,
+            grid=_sizes(re.sub(r"[][\s]", "", grids[int(grid)])),
+            block=_sizes(re.sub(r"[][\s]", "", blocks[int(block)])),
+            occupancy_percent=occupancy if 0 < occupancy <= 100 else None,
         )
-        shapes.append(
-            LaunchShape(
-                registers_per_thread=int(registers) if registers >= 0 else None,
-                shared_bytes=int(shared) if shared >= 0 else None,
-                grid=grid,
-                block=block,
-                occupancy_percent=occupancy if 0 < occupancy <= 100 else None,
-            )
-        )
+        for registers, shared, occupancy, grid, block in distinct.T.tolist()
+    ]
     return shapes, row.reshape(-1)
 
 
@@ -302,18 +293,17 @@ def tabulate_kernels(trace: Trace, hlo: HloOps = NO_HLO) -> KernelTable:
     first = first[order]  # of each row of the table
     kernel_names = tuple(distinct[name] for name in names[first].tolist())
     op_keys = [ops[at] for at in op_rows[first].tolist()]
-    used = np.array(list(map(uses_tensor_core, kernel_names)), np.bool_)
-    eligible = np.array([is_tensor_core_eligible(f"/{op}") for op, _ in op_keys], np.bool_)
-    lowered = [name.lower() for name in kernel_names]
-    eligible |= np.array(
-        [any(part in name for part in _PRODUCT_PARTS) for name in lowered], np.bool_
-    )
-    is_triton = np.array([name.startswith(_TRITON) for name in kernel_names], np.bool_)
+    used, eligible = np.zeros((2, first.size), np.bool_)
     of_op = [*(width_of_hlo(hlo, op) for op in hlo.ops), ("", False)]
-    products = [of_op[code] for code in hlo.codes_of(kernels[first]).tolist()]
-    eligible |= np.array([is_product for _, is_product in products], np.bool_)
-    eligible &= ~is_triton
-    used |= is_triton & np.array([width in _NARROW for width, _ in products], np.bool_)
+    codes = hlo.codes_of(kernels[first]).tolist()
+    for at, (name, (op, _), code) in enumerate(zip(kernel_names, op_keys, codes, strict=True)):
+        width, is_product = of_op[code]
+        if name.startswith(_TRITON):
+            eligible[at] = used[at] = width in _NARROW
+        else:
+            is_product |= any(part in name.lower() for part in _PRODUCT_PARTS)
+            used[at] = uses_tensor_core(name)
+            eligible[at] = used[at] or is_product or is_tensor_core_eligible(f"/{op}")
     shapes.append(LaunchShape())
     return KernelTable(
         kernel_name=kernel_names,
@@ -325,7 +315,7 @@ def tabulate_kernels(trace: Trace, hlo: HloOps = NO_HLO) -> KernelTable:
         min_ps=shortest[order],
         max_ps=longest[order],
         uses_tensor_core=used,
-        is_tensor_core_eligible=eligible | used,
+        is_tensor_core_eligible=eligible,
     )
 
 

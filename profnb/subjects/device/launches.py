@@ -80,18 +80,15 @@ def tabulate_launches(spine: Spine) -> LaunchTable:
     host, device = find_launches(trace)
     is_of_kernel = np.isin(device, kernels)
     host, device = host[is_of_kernel], device[is_of_kernel]
-    plane, plane_of_launched = (
-        trace.lines.plane[trace.lines.of_event[work]] for work in (kernels, device)
-    )
+    plane = trace.lines.plane[trace.lines.of_event[kernels]]
+    plane_of_launched = trace.lines.plane[trace.lines.of_event[device]]
     planes = np.unique(plane)
     counts = np.zeros((6, planes.size), np.int64)
     figures = np.full((4, planes.size), np.nan)
     for at, number in enumerate(planes.tolist()):
         plane_kernels = kernels[plane == number]
         launched = plane_of_launched == number
-        calls, kernels_of_call, first_ps, work_ps = _work_of_calls(
-            trace, host[launched], device[launched]
-        )
+        calls, often, first_ps, work_ps = _work_of_calls(trace, host[launched], device[launched])
         call_ps = events.duration_ps[calls]
         is_longer = work_ps < call_ps
         counts[:, at] = (
@@ -100,16 +97,14 @@ def tabulate_launches(spine: Spine) -> LaunchTable:
             calls.size,
             (events.duration_ps[plane_kernels] < _TINY_PS).sum(),
             is_longer.sum(),
-            kernels_of_call[is_longer].sum(),
+            often[is_longer].sum(),
         )
         step = spine.groups.step[plane_kernels]
         if (step >= 0).any():
-            per_step = np.bincount(step[step >= 0])
-            figures[0, at] = np.median(per_step[per_step > 0])
+            figures[0, at] = np.median(np.unique(step[step >= 0], return_counts=True)[1])
         if calls.size:
-            figures[1, at] = np.median(call_ps)
             delay = np.maximum(first_ps - events.end_ps[calls], 0)
-            figures[2:, at] = np.percentile(delay, (50, 95))
+            figures[1:, at] = np.median(call_ps), *np.percentile(delay, (50, 95))
     return LaunchTable(
         tuple(trace.planes[number].name for number in planes.tolist()),
         counts[0], figures[0], counts[1], counts[2], figures[1], figures[2], figures[3], *counts[3:],

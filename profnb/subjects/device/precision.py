@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.columns import Bools, Floats, Int64s, fraction_of, sum_by
+from profnb.core.columns import Bools, Floats, Int64s, fraction_of, number_values, sum_by
 from profnb.core.table import Table, columns_in
 from profnb.steps.program_kind import JAX, PYTORCH, TENSORFLOW, UNKNOWN
 from profnb.steps.streams import COLLECTIVE, by_device_clock, kinds_of_work
@@ -106,14 +106,13 @@ def ops_without_tensor_cores(kernels: KernelTable) -> dict[str, tuple[int, int]]
     Returns:
         Picoseconds and kernels of each op's.
     """
-    spent: dict[str, list[int]] = {}
-    for row in np.flatnonzero(kernels.is_tensor_core_eligible).tolist():
-        op = spent.setdefault(kernels.op_name[row], [0, 0, 0])
-        time = int(kernels.total_ps[row])
-        op[0] += time
-        op[1] += int(kernels.occurrences[row])
-        op[2] += time if kernels.uses_tensor_core[row] else 0
-    return {name: (op[0], op[1]) for name, op in spent.items() if op[2] * 2 < op[0]}
+    could = np.flatnonzero(kernels.is_tensor_core_eligible)
+    names, row = number_values(kernels.op_name[at] for at in could.tolist())
+    total_ps, in_cores = kernels.total_ps[could], kernels.uses_tensor_core[could]
+    columns = (total_ps, kernels.occurrences[could], total_ps * in_cores)
+    sums = (sum_by(row, column, len(names)).tolist() for column in columns)
+    rows = zip(names, *sums, strict=True)
+    return {name: (spent, often) for name, spent, often, inside in rows if inside * 2 < spent}
 
 
 def find_missed_dimensions(
@@ -159,14 +158,16 @@ def _odd_dimensions(trace: Trace, steps: Steps) -> dict[str, str]:
         if is_weights and (len(shape) == 2 or shape[0] * shape[1] <= least[0] * least[1]):
             weights[layer] = shape
     order = sorted(begins, key=lambda layer: begins[layer])
-    odd = {}
-    for layer, shape in weights.items():
-        sides = [] if not order or layer == order[0] else [("inputs", shape[-2])]
-        sides += [] if not order or layer == order[-1] else [("outputs", shape[-1])]
-        odd_sides = [f"{size} {side}" for side, size in sides if size % 8]
-        if odd_sides:
-            odd[layer] = " and ".join(odd_sides)
-    return odd
+    ends = {"inputs": order[:1], "outputs": order[-1:]}
+    odd = {
+        layer: " and ".join(
+            f"{size} {side}"
+            for size, (side, fixed) in zip(shape[-2:], ends.items(), strict=True)
+            if size % 8 and fixed and layer not in fixed
+        )
+        for layer, shape in weights.items()
+    }
+    return {layer: sides for layer, sides in odd.items() if sides}
 
 
 def layer_of(op_name: str) -> tuple[str, str]:

@@ -74,11 +74,8 @@ def find_peak(plane: Plane) -> Peak | None:
 
     def number(name: str) -> float:
         value = stats.get(name)
-        return (
-            float(value)
-            if isinstance(value, int | float) and 0 < value < _LARGEST_QUANTITY
-            else 0.0
-        )
+        is_quantity = isinstance(value, int | float) and 0 < value < _LARGEST_QUANTITY
+        return float(value or 0) if is_quantity else 0.0
 
     teraflops = number("peak_teraflops_per_second")
     if teraflops:

@@ -127,7 +127,7 @@ def _stream_section(streams: StreamTable) -> Section:
 def _kernel_section(study: Study, *, tells: bool) -> Section:
     """The kernels; ``tells`` is true where their names tell which ran in tensor cores."""
     kernels, precision, layers = study.device.kernels, study.device.precision, study.layers.names
-    time = int(kernels.total_ps.sum())
+    time, count = int(kernels.total_ps.sum()), int(kernels.occurrences.sum())
     titles = kernel_titles(kernels.kernel_name[:_SHOWN_KERNELS], _LONGEST_KERNEL)
 
     def kernel_cell(row: int) -> Cell:
@@ -142,15 +142,14 @@ def _kernel_section(study: Study, *, tells: bool) -> Section:
     missed = kernels.is_tensor_core_eligible & ~kernels.uses_tensor_core
     could = int(kernels.total_ps[missed].sum())
     cores = np.where(kernels.uses_tensor_core, "used", np.where(missed, "not used", "")).tolist()
-    count = int(kernels.occurrences.sum())
     sentence = "1 kernel" if count == 1 else f"{count_text(count)} kernels"
     if time:
         sentence += f", {duration_text(time)} in all"
     if time and tells:
         sentence += f": {percent_text(in_cores / time)} in tensor cores"
         if kernels.is_tensor_core_eligible.any():
-            sentence += f", {percent_text(could / time)} in matrix products and convolutions "
-            sentence += "without tensor cores"
+            missing = percent_text(could / time)
+            sentence += f", {missing} in matrix products and convolutions without tensor cores"
     widths = ", ".join(
         f"{percent_text(float(precision.fraction[row]))} {WIDTHS[row]}"
         for row in np.argsort(-precision.total_ps, kind="stable").tolist()
@@ -236,21 +235,18 @@ def utilization_figure(idle: IdleTable) -> dict[str, Any]:
     x.append(round(x[-1] + width, 4))
     names = [*WORK, *(f"idle: {cause}" for cause in IDLE_CAUSES)]
     colours = [*map(colour_of, _WORK_COLOURS), *(CAUSE_COLOURS[cause] for cause in IDLE_CAUSES)]
-    data: list[dict[str, Any]] = []
-    for column, (name, colour) in enumerate(zip(names, colours, strict=True)):
-        values = [round(100 * float(value), 2) for value in idle.bin_shares[:, column]]
-        if not any(values):
-            continue
-        is_idle = column >= len(WORK)
-        faint = "rgba({},{},{},0.35)".format(*bytes.fromhex(colour[1:7]))
-        data.append(
-            {
-                "type": "scatter", "mode": "lines", "name": name, "x": x, "y": [*values, values[-1]],
-                "stackgroup": "one", "line": {"width": 0, "shape": "hv", "color": colour},
-                "fillcolor": faint if is_idle else colour,
-                "hovertemplate": f"%{{x:.4g}} ms: %{{y:.3g}} % {name}<extra></extra>",
-            }
-        )  # fmt: skip
+    shares = np.round(100 * idle.bin_shares.T, 2)
+    fills = [*colours[: len(WORK)]]
+    fills += ["rgba({},{},{},0.35)".format(*bytes.fromhex(c[1:7])) for c in colours[len(WORK) :]]
+    data = [
+        {
+            "type": "scatter", "mode": "lines", "name": name, "x": x, "y": [*values, values[-1]],
+            "stackgroup": "one", "line": {"width": 0, "shape": "hv", "color": colour}, "fillcolor": fill,
+            "hovertemplate": f"%{{x:.4g}} ms: %{{y:.3g}} % {name}<extra></extra>",
+        }
+        for name, colour, fill, values in zip(names, colours, fills, shares.tolist(), strict=True)
+        if any(values)
+    ]  # fmt: skip
     title = figure_text(f"What {idle.device} did, and causes of idle time")
     return chart(
         title, 300, data, legend={**LEGEND_ABOVE, "traceorder": "normal"},

@@ -73,9 +73,8 @@ class Feeding:
 def session_gaps(spine: Spine) -> GapRecords | None:
     """Give what was sampled between the runs, where the steps are session runs; else None."""
     sessions = spine.recording.sessions
-    if sessions is None or not spine.program.runs_sessions or not sessions.gaps.gaps:
-        return None
-    return sessions.gaps
+    gaps = sessions.gaps if sessions is not None and spine.program.runs_sessions else None
+    return gaps if gaps is not None and gaps.gaps else None
 
 
 def own_gap_ps(gaps: GapRecords) -> float:
@@ -181,10 +180,8 @@ def _use(
     order = np.argsort(spine.trace.events.end_ps[events], kind="stable")
     events, taken = events[order], np.array(list(takers.values()), np.int64)[order]
     begin, end = spine.trace.events.begin_ps[events], spine.trace.events.end_ps[events]
-    put_begin, put_end = (
-        spine.read_clock((np.array(column, np.int64) + offset_ns) * 1000)
-        for column in (queue.begin_ns, queue.end_ns)
-    )
+    put_ns = np.array([queue.begin_ns, queue.end_ns], np.int64) + offset_ns
+    put_begin, put_end = map(spine.read_clock, put_ns * PS_PER_NS)
     came = np.searchsorted(put_end, end + _LATE_PS) - np.searchsorted(put_end, begin)
     waited = (end - begin >= _WAITED_PS) & ((came > 0) | (not put_end.size))
     inside = (put_end > begin[0]) & (put_begin < end[-1])

@@ -77,15 +77,12 @@ def find_iterators(trace: Trace, outside: Int32s, function_runs: FunctionRuns) -
     ``outside`` is each event's parent on its line, or -1, shape (E,).
     """
     texts = trace.names.texts
-    places = {
-        text: _COUNTED.sub(r"\1", text.removeprefix(PREFIX))
-        for text in texts
-        if text.startswith(PREFIX)
-    }
+    named = {row: text for row, text in enumerate(texts) if text.startswith(PREFIX)}
+    places = {row: _COUNTED.sub(r"\1", text.removeprefix(PREFIX)) for row, text in named.items()}
     ordered = sorted(set(places.values()), key=lambda path: (path.count("::"), path))
     rows = {path: row for row, path in enumerate(ordered)}
-    row_of_text = [rows[places[text]] if text in places else -1 for text in texts]
-    of_name = np.array(row_of_text or [-1], np.int64)
+    of_name = np.full(len(texts) or 1, -1, np.int64)
+    of_name[list(places)] = [rows[path] for path in places.values()]
     events = np.flatnonzero(trace.by_name(of_name >= 0) & trace.is_host_event)
     node = of_name[trace.events.name[events]]
     parent = np.array([_parent_of(path, rows) for path in ordered], np.int64)
@@ -171,9 +168,8 @@ def keras_array_rows(tree: IteratorTree) -> set[int]:
     for row, path in enumerate(tree.path):
         arrays, indices = f"{path}[1]::ForeverRepeat::FromTensor", f"{path}[0]::FlatMap"
         above = int(tree.parent[row])
-        if not {arrays, indices} <= paths or label_of(path) != "Zip" or above < 0:
-            continue
-        if label_of(tree.path[above]) != "ParallelMap":
+        is_zip = {arrays, indices} <= paths and label_of(path) == "Zip" and above >= 0
+        if not is_zip or label_of(tree.path[above]) != "ParallelMap":
             continue
         prefixes = (f"{path}::", f"{path}[")
         rows |= {row, *(at for at, below in enumerate(tree.path) if below.startswith(prefixes))}
@@ -325,10 +321,9 @@ def find_small_files(
     """
     if max(sizes.values(), default=0) >= _LARGE_BYTES:
         return None
-    readers = [SmallFiles(row, *read_files(ops)) for row, ops in enumerate(function_ops)]
-    small = [
-        one for one in readers if one.reads >= _FEWEST_FILES and one.reads * 2 > runs[one.iterator]
-    ]
+    readers = (SmallFiles(row, *read_files(ops)) for row, ops in enumerate(function_ops))
+    many = (one for one in readers if one.reads >= _FEWEST_FILES)
+    small = (one for one in many if one.reads * 2 > runs[one.iterator])
     return max(small, key=lambda one: one.reads, default=None)
 
 

@@ -114,9 +114,7 @@ def tabulate_input_pipeline(
     longest = np.zeros(count, np.int64)
     np.maximum.at(longest, tree.node, duration)
     buffered, empty = _fill(trace, tree)
-    limit, size = (
-        _last_of(tree, trace.stats.integers(stat)) for stat in ("buffer_limit", "buffer_size")
-    )
+    sizes = [_last_of(tree, trace.stats.integers(f"buffer_{one}")) for one in ("limit", "size")]
     autotune = _texts_of(trace, tree, "autotune")
     dataset = tuple(_texts_of(trace, tree, "name"))
     return InputPipeline(
@@ -134,7 +132,7 @@ def tabulate_input_pipeline(
         waited_ps=charges.sum_by_iterator(count).sum(axis=1),
         parallelism=_last_of(tree, trace.stats.integers("parallelism"), 0),
         is_autotuned=np.array([text == "true" for text in autotune], np.bool_),
-        capacity=np.maximum(limit, size),
+        capacity=np.maximum(*sizes),
         buffered=buffered,
         empty_fraction=empty,
     )
@@ -200,16 +198,15 @@ def find_buffers(trace: Trace) -> list[Counter]:
     if not len(stats):
         return []
     limits = trace.stats.integers("buffer_limit").events  # also of a buffer that is always empty
-    held = np.zeros(len(trace.events), np.float64)
-    held[stats.events] = stats.values.astype(np.float64)
     on_iterator = trace.names.rows_where(lambda name: name.startswith(_ITERATOR))
     names = np.unique(trace.events.name[np.concatenate([stats.events, limits])])
     counters = []
     for name in names[on_iterator[names]].tolist():
         calls = np.flatnonzero(trace.events.name == name)
         calls = calls[np.argsort(trace.events.begin_ps[calls], kind="stable")]
-        series = trace.names[name].removeprefix(_ITERATOR)
-        counters.append(Counter(_BUFFER, series, "", trace.events.begin_ps[calls], held[calls]))
+        series, held = trace.names[name].removeprefix(_ITERATOR), stats.of(calls, 0)
+        times, values = trace.events.begin_ps[calls], held.astype(np.float64)
+        counters.append(Counter(_BUFFER, series, "", times, values))
     return counters
 
 
@@ -238,10 +235,10 @@ def tabulate_buffers(
         (b.series, b.time_ps, b.value, capacity.get(b.series, np.nan), np.nan, b.value == 0)
         for b in buffers
     ]
-    for queue in queues:
-        record, most = queue.record, queue.record.capacity if queue.record.capacity >= 0 else np.nan
-        kept_back = record.min_after_dequeue
-        series.append((record.name, queue.time_ps, queue.held, most, kept_back, queue.is_empty))
+    for use in queues:
+        record, most = use.record, use.record.capacity if use.record.capacity >= 0 else np.nan
+        columns = (use.time_ps, use.held, most, record.min_after_dequeue, use.is_empty)
+        series.append((record.name, *columns))
     if not series:
         return None
     names, times, held, holds, kept, is_empty = zip(*series, strict=True)

@@ -137,13 +137,9 @@ def _tree_figure(study: Study, shown: list[int]) -> dict[str, Any]:
 def _wait_section(study: Study) -> Section:
     waiting = study.input.waiting
     counted = waiting.step_ps[waiting.counted]
-    rows = [
-        ("median", float(np.median(counted))),
-        ("95 % of steps below", float(np.percentile(counted, 95))),
-        ("longest", float(counted.max())),
-        ("first element, while buffers fill", float(waiting.first_ps)),
-    ]
-    longest = max(value for _, value in rows) or 1.0
+    names = ("median", "95 % of steps below", "longest", "first element, while buffers fill")
+    waits = [*np.percentile(counted, (50, 95, 100)).tolist(), float(waiting.first_ps)]
+    longest = max(waits) or 1.0
     return Section(
         title="Waiting for the next element",
         sentence=(
@@ -152,9 +148,12 @@ def _wait_section(study: Study) -> Section:
         ),
         headings=("", "wait", "time"),
         meanings=("", "which of the waits of all steps", "how long it was"),
-        rows=[(bar_text(value / longest, 10), name, duration_text(value)) for name, value in rows],
+        rows=[
+            (bar_text(wait / longest, 10), name, duration_text(wait))
+            for name, wait in zip(names, waits, strict=True)
+        ],
         numbers=(False, False, True),
-        colours=[colour_of("input")] * len(rows),
+        colours=[colour_of("input")] * len(waits),
         tab="Input",
     )
 
@@ -278,25 +277,20 @@ def queue_figure(queues: list[QueueUse]) -> dict[str, Any] | None:
             continue
         name = f"{use.record.name[:_LONGEST_QUEUE]}, holds {use.record.capacity}"
         lowest = thin(np.nan_to_num(use.held, nan=np.inf), _MOST_QUEUE_POINTS, np.argmin)
-        held = use.held[lowest].tolist()
-        data.append(line_of(name, COLOURS[line], use.time_ps[lowest], held, "%{y} elements"))
-        times = data[-1]["x"]
-        empty = np.flatnonzero(use.is_empty)[:_MOST_MARKS]
-        data.append(
-            {
-                "type": "scatter", "mode": "markers", "name": "too few: a step waits",
-                "x": [round(float(at) / PS_PER_MS, 4) for at in use.time_ps[empty]],
-                "y": [float(value) for value in use.held[empty]],
-                "marker": {"size": 6, "symbol": "x", "color": colour_of("input")},
-                "hovertemplate": "%{x:.4g} ms: too few<extra></extra>",
-            }
-        )  # fmt: skip
-        kept = use.record.min_after_dequeue
-        if kept:
+        held, empty = use.held[lowest].tolist(), np.flatnonzero(use.is_empty)[:_MOST_MARKS]
+        drawn = line_of(name, COLOURS[line], use.time_ps[lowest], held, "%{y} elements")
+        marks = {
+            "type": "scatter", "mode": "markers", "name": "too few: a step waits",
+            "x": np.round(use.time_ps[empty] / PS_PER_MS, 4).tolist(), "y": use.held[empty].tolist(),
+            "marker": {"size": 6, "symbol": "x", "color": colour_of("input")},
+            "hovertemplate": "%{x:.4g} ms: too few<extra></extra>",
+        }  # fmt: skip
+        data += [drawn, marks]
+        if kept := use.record.min_after_dequeue:
             data.append(
                 {
                     "type": "scatter", "mode": "lines", "name": f"min_after_dequeue, {kept}",
-                    "x": [times[0], times[-1]], "y": [kept, kept],
+                    "x": [drawn["x"][0], drawn["x"][-1]], "y": [kept, kept],
                     "line": {"width": 1, "dash": "dot", "color": COLOURS[line]},
                 }
             )  # fmt: skip

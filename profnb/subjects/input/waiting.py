@@ -17,6 +17,7 @@ many times as fast as it runs in parallel. Only the counted steps are looked at,
 speak for the training.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -157,9 +158,8 @@ def charge_waiting(trace: Trace, tree: IteratorTree) -> Pieces:
             behind[asynchronous] = _merge(functions, behind[asynchronous])
     waits = _look_behind(_flat(_those(pieces, feeds < 0)), behind)
     inline = (tree.run_node >= 0) & ~tree.is_async[np.maximum(tree.run_node, 0)]
-    for iterator in np.unique(
-        tree.run_node[inline]
-    ).tolist():  # its function, apart from its own work
+    # Of an iterator that runs its function inline, the function apart from its own work.
+    for iterator in np.unique(tree.run_node[inline]).tolist():
         runs = _function_runs(trace, tree, iterator)
         waits = _replace(waits, waits.label == _SIDES * iterator + ITERATOR, runs)
     return waits
@@ -253,47 +253,35 @@ class Waiting:
         return max(fetched, 1e12 / self.busy_ps) if self.busy_ps > 0 else float("nan")
 
 
-@dataclass(frozen=True, slots=True)
-class _Periods:
-    """The steps' periods, and which of them count."""
-
-    begin_ps: Int64s
-    period_ps: Int64s
-    counted: Bools
-
-    def of(self, times: Int64s) -> Int64s:
-        """The step in whose period each time lies, or -1."""
-        return span_at(self.begin_ps, self.begin_ps + self.period_ps, times)
-
-    def counts(self, times: Int64s) -> Bools:
-        """Tell which times lie in a counted period."""
-        return np.append(self.counted, False)[self.of(times)]
-
-
 def find_waiting(spine: Spine, tree: IteratorTree, charges: Pieces, parallelism: Int64s) -> Waiting:
     """Assign the training's waiting to steps; ``parallelism`` is calls of each function at once."""
     trace, steps = spine.trace, spine.steps
     counted = flags_at(spine.summary.counted, len(steps))
-    periods = _Periods(steps.begin_ps, steps.duration_ps + spine.gaps.own_ps, counted)
+    begin_ps, period_ps = steps.begin_ps, steps.duration_ps + spine.gaps.own_ps
+
+    def counts(times: Int64s) -> Bools:
+        """Tell which times lie in a counted period."""
+        return np.append(counted, False)[span_at(begin_ps, begin_ps + period_ps, times)]
+
     roots = tree.events[tree.parent[tree.node] < 0] if tree.node.size else tree.events
     begins = trace.events.begin_ps[roots]
     first = int(begins.argmin()) if roots.size else -1
     if first >= 0 and counted.sum() > 1:  # in whose wait threads start and buffers fill
-        opening = periods.of(begins[first : first + 1])
-        counted[opening[opening >= 0]] = False
-    wait = sum_by(periods.of(charges.begin_ps), charges.duration_ps, len(steps))
-    ran = periods.counts(trace.events.begin_ps[tree.runs])
+        counted &= (begins[first] < begin_ps) | (begins[first] >= begin_ps + period_ps)
+    step_of_wait = span_at(begin_ps, begin_ps + period_ps, charges.begin_ps)
+    wait = sum_by(step_of_wait, charges.duration_ps, len(steps))
+    ran = counts(trace.events.begin_ps[tree.runs])
     worked = sum_by(tree.run_node, tree.run_busy_ps * ran, len(tree))
-    elements = int(periods.counts(begins).sum())
-    busy = _stage_times(trace, tree, periods, worked, parallelism) / max(elements, 1)
-    window = int(periods.period_ps[counted].sum())
+    elements = int(counts(begins).sum())
+    busy = _stage_times(trace, tree, counts, worked, parallelism) / max(elements, 1)
+    window = int(period_ps[counted].sum())
     return Waiting(
         step_num=steps.step_num,
-        step_ps=np.minimum(wait, periods.period_ps),
-        period_ps=periods.period_ps,
+        step_ps=np.minimum(wait, period_ps),
+        period_ps=period_ps,
         counted=counted,
         first_ps=int(trace.events.duration_ps[roots[first]]) if first >= 0 else 0,
-        charged_ps=charges.sum_by_iterator(len(tree), periods.counts(charges.begin_ps)),
+        charged_ps=charges.sum_by_iterator(len(tree), counts(charges.begin_ps)),
         elements=elements,
         busy_ps=float("nan") if np.isnan(busy).all() else float(np.nanmax(busy)),
         threads=worked / window if window else np.full(len(tree), np.nan),
@@ -301,8 +289,9 @@ def find_waiting(spine: Spine, tree: IteratorTree, charges: Pieces, parallelism:
 
 
 def _stage_times(
-    trace: Trace, tree: IteratorTree, periods: _Periods, worked: Int64s, parallelism: Int64s
-) -> Floats:
+    trace: Trace, tree: IteratorTree, counts: Callable[[Int64s], Bools], worked: Int64s,
+    parallelism: Int64s,
+) -> Floats:  # fmt: skip
     """Time in the counted steps of each stage.
 
     Shape (N,): for an asynchronous iterator the longer of the calls on its threads and its function; for the
@@ -313,7 +302,7 @@ def _stage_times(
         return times
     (begin, end, call), top = self_pieces(trace, tree)
     feeds = tree.parent[tree.node[top[call]]]  # for which iterator a piece's thread works
-    works = ~tree.is_async[tree.node[call]] & periods.counts(begin)
+    works = ~tree.is_async[tree.node[call]] & counts(begin)
     # By iterator from row 1 on; row 0 is for the training, where feeds is -1.
     spent = sum_by(feeds + 1, (end - begin) * works, len(tree) + 1)
     for row in np.flatnonzero(tree.is_async).tolist():

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.columns import Bools, Int64s, look_up
+from profnb.core.columns import Bools, Int64s, flags_at, look_up
 from profnb.steps.nesting import find_parents, nearest_of
 from profnb.steps.streams import find_launches
 from profnb.subjects.layers.name_scopes import OpScope
@@ -77,7 +77,13 @@ def find_called_scopes(trace: Trace, runs: Int64s) -> CalledScopes | None:
     calls = np.flatnonzero(is_anchor & ~is_node)
     above = np.where(parent[calls] >= 0, anchor[parent[calls]], -1)
     _name_calls(trace, calls, above, is_node, code, codes)
-    _name_nodes(trace, np.flatnonzero(is_node), anchor, is_node, code, codes)
+    nodes = np.flatnonzero(is_node)  # of autograd: their scopes are those of the ops that made them
+    maker = find_makers(trace, nodes, (anchor >= 0) & is_node[anchor])
+    forward = np.append(code, -1)[np.where(maker >= 0, anchor[maker], -1)]
+    paths = [*(scope.path for scope in codes), ()]  # the last one where nothing is known
+    rows, row = np.unique(forward, return_inverse=True)
+    scopes = [OpScope(paths[at], is_backward=True, has_only_scopes=True) for at in rows.tolist()]
+    code[nodes] = np.array([codes.setdefault(s, len(codes)) for s in scopes], np.int64)[row]
     code = np.where(anchor >= 0, code[anchor], -1)
     launch, work = find_launches(trace)
     order = np.argsort(work)
@@ -105,19 +111,6 @@ def _name_calls(
             again.add(call)
 
 
-def _name_nodes(
-    trace: Trace, nodes: Int64s, anchor: Int64s, is_node: Bools, code: Int64s, codes: dict[OpScope, int]
-) -> None:  # fmt: skip
-    """Scopes of autograd's nodes: those of the forward ops that made them."""
-    made = find_makers(trace, nodes, (anchor >= 0) & is_node[anchor])
-    maker = np.where(made >= 0, anchor[made], -1)
-    forward = np.where(maker >= 0, code[maker], -1)
-    paths = [*(scope.path for scope in codes), ()]  # the last one where nothing is known
-    rows, row = np.unique(forward, return_inverse=True)
-    scopes = [OpScope(paths[at], is_backward=True, has_only_scopes=True) for at in rows.tolist()]
-    code[nodes] = np.array([codes.setdefault(s, len(codes)) for s in scopes], np.int64)[row]
-
-
 def _path_of(name: str, above: tuple[str, ...]) -> tuple[str, ...]:
     """The path of a call: in its name, or that of the call around it and its own."""
     if name.startswith(KINETO_SCOPE):
@@ -141,8 +134,8 @@ def find_nodes(trace: Trace) -> Bools:
     if is_node.any():
         return is_node
     thread = trace.stats.integers(_FORWARD_THREAD)
-    is_node[thread.events[thread.values.astype(np.int64) > 0]] = True
-    return is_node & on_hosts(trace, lambda name: _OLD_NODE.fullmatch(name) is not None)
+    has_thread = flags_at(thread.events[thread.values.astype(np.int64) > 0], is_node.size)
+    return has_thread & on_hosts(trace, lambda name: _OLD_NODE.fullmatch(name) is not None)
 
 
 def on_hosts(trace: Trace, is_meant: Callable[[str], bool]) -> Bools:
@@ -164,10 +157,8 @@ def find_makers(trace: Trace, nodes: Int64s, in_node: Bools) -> Int64s:
     made, numbers = made[order], numbers[order]
     wanted = number.of(nodes)
     at = np.searchsorted(numbers, wanted, side="right") - 1
-    has_maker = (wanted >= 0) & (at >= 0)
-    has_maker[has_maker] = numbers[at[has_maker]] == wanted[has_maker]
-    maker = np.full(nodes.size, -1, np.int64)
-    maker[has_maker] = made[at[has_maker]]
+    has_maker = (wanted >= 0) & (np.append(numbers, -1)[at] == wanted)  # the last: of at -1
+    maker = np.where(has_maker, np.append(made, -1)[at], -1)
     is_sum = trace.names.rows_where(lambda name: _SUM in name)[trace.events.name[nodes]]
     # Of a node its own row, of a sum of gradients that of the last other node of its line.
     rows, line = np.arange(nodes.size), trace.lines.of_event[nodes]

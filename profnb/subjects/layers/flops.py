@@ -95,12 +95,9 @@ def _of_call(layer: LayerFacts, shape: Shape) -> float:
     """Twice the numbers of a layer's kernels, at each of the positions where they are used."""
     if not layer.kernels:
         return nan
+    kernels, made = layer.kernels, layer.output_shape
     if layer.kind == "EinsumDense":
-        return 2.0 * _einsum(
-            str(layer.numbers.get("equation", "")), shape, layer.kernels[0], layer.output_shape
-        )
-    kernels = layer.kernels
-    made = layer.output_shape
+        return 2.0 * _einsum(str(layer.numbers.get("equation", "")), shape, kernels[0], made)
     if layer.kind == _DENSE and shape and made and shape[-1] is not None and made[-1] is not None:
         kernels = ((shape[-1], made[-1]),)  # the kernel itself may be packed (int4)
     size = sum(prod(length or 0 for length in kernel) for kernel in kernels)
@@ -127,24 +124,18 @@ def _spatial(layer: LayerFacts, shape: Shape | None) -> Sequence[int | None] | N
 
 
 def _product(sizes: Sequence[int | None] | None) -> float:
-    if sizes is None:
-        return nan
-    return float(prod(nan if size is None else size for size in sizes))
+    return nan if sizes is None else float(prod(nan if one is None else one for one in sizes))
 
 
 def _einsum(equation: str, shape: Shape, kernel: Shape, made: Shape | None) -> float:
     """The product of all distinct dimensions of ``abc,cde->abde`` but the batch, which comes first."""
     terms = equation.replace("->", ",").split(",")
-    if len(terms) != 3:
+    if len(terms) != 3 or len(terms[1]) != len(kernel):
         return nan
     data, weights, result = terms
-    if data.startswith("..."):
-        rest = len(shape) - len(data) + 3
-        free, named = shape[1:rest], dict(zip(data[3:], shape[rest:], strict=False))
-    else:
-        free, named = (), dict(zip(data[1:], shape[1:], strict=False))
-    if len(weights) != len(kernel):
-        return nan
+    is_open = data.startswith("...")
+    rest = len(shape) - len(data) + 3 if is_open else 1
+    free, named = shape[1:rest], dict(zip(data[3 if is_open else 1 :], shape[rest:], strict=False))
     # The kernel itself may be packed (int4): where input or output tell a size, that counts.
     outside = dict(zip(result[:0:-1], (made or ())[:0:-1], strict=False)) | named
     sized = {letter: size for letter, size in outside.items() if size is not None}
@@ -187,11 +178,8 @@ def product_flops(trace: Trace, parent: Int32s) -> tuple[Int64s, Floats]:
     setting = settings.of(events).astype(np.int64)
     kinds, kind = distinct_rows(trace.events.name[events], shape, setting)
     setting_texts = (*settings.texts, "")
-    flops = [
-        _flops_of(trace.names[name], shapes.texts[at], setting_texts[set_at])
-        for name, at, set_at in kinds
-    ]
-    done = np.array(flops, np.float64)[kind]
+    texts = ((trace.names[name], shapes.texts[at], setting_texts[row]) for name, at, row in kinds)
+    done = np.array([_flops_of(*one) for one in texts], np.float64)[kind]
     return events[~np.isnan(done)], done[~np.isnan(done)]
 
 
@@ -232,11 +220,10 @@ def _done(name: str, taken: Sequence[Sequence[int]], settings: Sequence[str]) ->
     if name == _CONVOLUTION:
         data, weight = taken[:2]
         stride, padding, dilation, is_transposed = map(_parsed, settings[3:7])
+        sides = zip(data[2:], weight[2:], stride, padding, dilation, strict=True)
         places = prod(
             size if is_transposed else (size + 2 * pad - gap * (kernel - 1) - 1) // step + 1
-            for size, kernel, step, pad, gap in zip(
-                data[2:], weight[2:], stride, padding, dilation, strict=True
-            )
+            for size, kernel, step, pad, gap in sides
         )
         return 2.0 * data[0] * places * prod(weight)
     if name == _GRADIENT_CALLS:

@@ -32,7 +32,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import accumulate
 from typing import NamedTuple
 
 from profnb.capture.models.layer_facts import LayerFacts, ModelFacts
@@ -74,6 +73,7 @@ class LayerScopes:
     def __init__(self, models: Sequence[ModelFacts], paths: Iterable[Path]) -> None:
         """Match models with the scopes of a trace's ops, each without the op itself."""
         self.layers: list[LayerFacts] = []
+        self.models: list[tuple[ModelFacts, range]] = []  # with the rows of their layers
         self.alike: dict[Path, set[int]] = {}
         self.place = cache(self._find)
         self._rows: dict[Path, int] = {}  # the layer of each scope
@@ -100,6 +100,7 @@ class LayerScopes:
             for scope in matched:
                 self.alike.setdefault(scope, set()).add(number)
             self.layers.extend(model.layers)
+            self.models.append((model, range(first, len(self.layers))))
         self._longest = max(map(len, self._rows), default=0)
 
     def _find(self, path: Path) -> LayerPlace | None:
@@ -108,9 +109,8 @@ class LayerScopes:
         for end in range(len(path), 0, -1):
             for start in starts:
                 scope = path[start:end]
-                row = self._rows.get(scope) if 0 < len(scope) <= self._longest else None
-                if row is not None:
-                    return LayerPlace(row, scope, scope in self._again)
+                if 0 < len(scope) <= self._longest and scope in self._rows:
+                    return LayerPlace(self._rows[scope], scope, scope in self._again)
         return None
 
     def _match_model(self, model: ModelFacts, first: int, rows: dict[Path, int]) -> None:
@@ -168,24 +168,19 @@ def _match(model: ModelFacts, wanted: Sequence[int], names: set[str]) -> dict[st
         return {name: exact[name] for name in names if name in exact}
     landing, passing = _names_given([(layers[row], row) for row in wanted])
     by_name = {layers[row].name: row for row in reversed(wanted)}
-    rows = {
-        name: landing.get(name, passing.get(name, by_name.get(without_number(name))))
-        for name in names
-    }
-    return {name: row for name, row in rows.items() if row is not None}
+    plain = {name: by_name[base] for name in names if (base := without_number(name)) in by_name}
+    rows = plain | passing | landing
+    return {name: rows[name] for name in names if name in rows}
 
 
 def _names_given(layers: Sequence[tuple[LayerFacts, int]]) -> tuple[dict[str, int], dict[str, int]]:
     """Names that TensorFlow gives to the scopes of layers called in turn: those with ops, and the others."""
     used: dict[str, int] = {}
-    landing: dict[str, int] = {}
-    passing: dict[str, int] = {}
+    landing, passing = dict[str, int](), dict[str, int]()
     for layer, row in layers:
         calls = max(len(layer.input_shapes), 1) if layer.is_shared else 1
-        for entry in range(calls * _ENTRIES):
-            name = _unique(layer.name, used)
-            is_last = entry % _ENTRIES == _ENTRIES - 1
-            (landing if is_last else passing).setdefault(name, row)
+        for names in [*[passing] * (_ENTRIES - 1), landing] * calls:
+            names.setdefault(_unique(layer.name, used), row)
     return landing, passing
 
 
@@ -253,11 +248,7 @@ class LayerRows:
         paths = {scope.path[:-1] for scope in self._parsed.values()} | {s.path for s in called}
         self._layers = LayerScopes(models, paths)
         self.layers = self._layers.layers
-        ends = accumulate(len(model.layers) for model in models)
-        self.models = [
-            (model, range(end - len(model.layers), end))
-            for model, end in zip(models, ends, strict=True)
-        ]
+        self.models = self._layers.models
         self.scopes: dict[tuple[str, ...], int] = {}
         self.layer_places: set[LayerPlace] = set()
         names = {"/".join(scope.path) for scope in self._parsed.values()}
@@ -325,9 +316,8 @@ class LayerRows:
         place = self._layers.place(scope.path[:-1])
         if place is not None:
             self.layer_places.add(place)
-            return OpPlace(
-                place.row, _part_in_layer(scope, is_again=scope.is_again or place.is_again)
-            )
+            is_again = scope.is_again or place.is_again
+            return OpPlace(place.row, _part_in_layer(scope, is_again=is_again))
         fact = self._graph_facts.get("/".join(scope.path))
         return self._place_outside(op_type, scope) if fact is None else self._place_by_graph(*fact)
 

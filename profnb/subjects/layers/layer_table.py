@@ -12,7 +12,7 @@ from math import nan
 
 import numpy as np
 
-from profnb.core.columns import Bools, Floats, Int64s, RowColumns, fraction_of, ratio
+from profnb.core.columns import Bools, Floats, Int64s, RowColumns, fraction_of, group, ratio
 from profnb.core.table import Table, columns_in
 from profnb.core.units import rate_text
 from profnb.steps.spine import Spine
@@ -171,9 +171,9 @@ def tabulate_layers(
     position = {row: at for at, row in enumerate(order)}
     names = rows.names
     kinds = [layer.kind for layer in rows.layers] + [""] * len(OTHERS) + [SCOPE] * len(rows.scopes)
-    has_gradients = times.time_ps[:, :, LAYER_PARTS.index("backward")].any()
     batch_size = None if spine.steps.is_window else spine.summary.batch_size
-    is_training = bool(has_gradients) or phase == "train"
+    has_gradients = bool(times.time_ps[:, :, LAYER_PARTS.index("backward")].any())
+    is_training = has_gradients or phase == "train"
     flops = _count_flops(times, batch_size, is_training=is_training)
     search = _search_words(rows, times.row_of_op)
     layers = [rows.layers[row] if row < len(rows.layers) else None for row in order]
@@ -307,9 +307,6 @@ def _search_words(rows: LayerRows, row_of_op: Mapping[str, int]) -> dict[int, st
     words = {place.row: f"{rows.layers[place.row].path}/" for place in rows.layer_places}
     words |= {row: "/".join(path) + "/" for path, row in rows.scopes.items()}
     first, last = rows.other(OTHERS[0]), rows.other(OTHERS[-1])
-    heads: dict[int, Counter[str]] = {}
-    for name, row in row_of_op.items():
-        head = rows.head_of(name)
-        if first <= row <= last and head:
-            heads.setdefault(row, Counter())[head] += 1
-    return words | {row: max(counts, key=lambda h: counts[h]) for row, counts in heads.items()}
+    outside = [(row, rows.head_of(name)) for name, row in row_of_op.items() if first <= row <= last]
+    heads = group((row, head) for row, head in outside if head)
+    return words | {row: Counter(of_row).most_common(1)[0][0] for row, of_row in heads.items()}

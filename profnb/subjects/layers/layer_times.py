@@ -21,6 +21,7 @@ Times of a row are those of the device where the trace has one, else of the host
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -100,18 +101,16 @@ def _group_runs(
     """
     kept = within[runs.events]
     events = runs.events[kept]
-    instruction = hlo.codes_of(events) if len(hlo) else np.full(events.size, -1)
-    slots = len(hlo.ops) + 1
-    packed = (runs.code[kept] * 2 + is_input[kept]) * slots + (instruction + 1)
-    callers = 1 if called is None else len(called.scopes) + 1
-    packed = packed * callers + (0 if called is None else called.code[kept] + 1)
-    distinct, kind = np.unique(packed, return_inverse=True)
+    none = np.full(events.size, -1)
+    instruction = hlo.codes_of(events) if len(hlo) else none
+    caller, scopes = (none, 0) if called is None else (called.code[kept], len(called.scopes))
+    shape = (len(runs.keys) + 1, 2, len(hlo.ops) + 1, scopes + 1)
+    facts = (runs.code[kept], is_input[kept].astype(np.int64), instruction + 1, caller + 1)
+    distinct, kind = np.unique(np.ravel_multi_index(facts, shape), return_inverse=True)
     spent = sum_by(kind, runs.self_ps[kept], distinct.size)
-    rest, caller = np.divmod(distinct, callers)
-    op_and_input, slot = np.divmod(rest, slots)
-    op, from_input = np.divmod(op_and_input, 2)
     occurrences = np.bincount(kind[runs.is_execution[kept]], minlength=distinct.size)
-    columns = (op, from_input, slot - 1, spent, occurrences, caller - 1)
+    op, from_input, slot, scope = np.unravel_index(distinct, shape)
+    columns = (op, from_input, slot - 1, spent, occurrences, scope - 1)
     return [column.tolist() for column in columns]
 
 
@@ -141,16 +140,13 @@ def hand_out_ops(
     rows, sums = LayerRows(models, sorted(names), phase, callers), _Sums()
     row_of_op: dict[str, int] = {}
     most_of_op: dict[str, int] = {}
-    parts_of: dict[int, _Parts] = {}
+    parts_of = cache(lambda row: _parts_of(hlo.ops[row], fusions.get(row), rows))
     for op, from_input, instruction, spent_ps, occurrences, caller in zip(*kinds, strict=True):
-        name, op_type = runs.keys[op]
-        side = int(runs.is_device[op])
+        (name, op_type), side = runs.keys[op], int(runs.is_device[op])
         if instruction >= 0:
-            if instruction not in parts_of:
-                hlo_op = hlo.ops[instruction]
-                parts_of[instruction] = _parts_of(hlo_op, fusions.get(instruction), rows)
-            sums.share_out(side, parts_of[instruction], spent_ps, occurrences)
-            row_of_op.setdefault(name, parts_of[instruction].shares[0][0].row)
+            parts = parts_of(instruction)
+            sums.share_out(side, parts, spent_ps, occurrences)
+            row_of_op.setdefault(name, parts.shares[0][0].row)
             continue
         scope = callers[caller] if caller >= 0 else None
         place = rows.place(name, op_type, is_input=bool(from_input), called=scope)
@@ -205,10 +201,9 @@ def _iterations_of_models(rows: LayerRows, sums: _Sums, iterations: int) -> list
     """
     counts: list[int] = []
     for _, layers in rows.models:
-        votes = Counter(
-            count for row in layers for count in sums.forward[row] if count <= iterations
-        )
-        counts.append(max(votes, key=lambda count: (votes[count], count), default=0))
+        votes = Counter(count for row in layers for count in sums.forward[row])
+        possible = [count for count in votes if count <= iterations]
+        counts.append(max(possible, key=lambda count: (votes[count], count), default=0))
     return counts if sum(count > 0 for count in counts) > 1 else [iterations] * len(counts)
 
 
@@ -232,10 +227,8 @@ def _read_fusions(hlo: HloOps, instructions: Sequence[int]) -> dict[int, _Fusion
     costs = {number: Costs(module) for number, module in hlo.modules.items()}
     fusions = {}
     for row in instructions:
-        op = hlo.ops[row]
-        module = hlo.modules.get(op.program_id)
-        if module is not None and op.row >= 0:
-            cost = costs[op.program_id]
+        if (op := hlo.ops[row]).row >= 0:
+            module, cost = hlo.modules[op.program_id], costs[op.program_id]
             fusions[row] = _Fusion(*parts_of_fusion(op, module, cost), cost.flops(op.row))
     return fusions
 
@@ -250,10 +243,9 @@ def _parts_of(op: HloOp, fusion: _Fusion | None, rows: LayerRows) -> _Parts:
     whole = rows.place(op.op_name, op.key[1])
     if fusion is None:
         return _Parts([(whole, 1.0)], [])
-    by_place: dict[OpPlace, float] = {}
+    by_place: defaultdict[OpPlace, float] = defaultdict(float)
     for name, amount in fusion.amounts.items():
-        place = rows.place(name, _type_of(name))
-        by_place[place] = by_place.get(place, 0.0) + amount
+        by_place[rows.place(name, _type_of(name))] += amount
     total = sum(by_place.values())
     if not total > 0 or not np.isfinite(total):
         return _Parts([(whole, 1.0)], [(whole, fusion.flops)])

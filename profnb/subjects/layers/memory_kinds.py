@@ -32,6 +32,7 @@ from profnb.capture.memory.memory_records import (
     MemoryRecords,
     MemoryShortage,
 )
+from profnb.core.columns import group
 from profnb.core.table import Table, columns_in
 from profnb.core.units import MISSING, count_text
 from profnb.subjects.layers.layer_rows import INPUT, LAYER_PARTS, OUTSIDE, LayerRows
@@ -79,9 +80,8 @@ def name_peak(allocator: Allocator, alive: Iterable[PeakRow], rows: LayerRows) -
         for block in alive
         if not block.is_persistent and block.op_name != UNATTRIBUTED
     ]
-    in_use, reserved = (
-        int(column[allocator.peak]) for column in (allocator.in_use, allocator.reserved)
-    )
+    peak = allocator.peak
+    in_use, reserved = int(allocator.in_use[peak]), int(allocator.reserved[peak])
     parts = _name_blocks(allocator.name, blocks, rows)
     if allocator.name == CPU:  # PyTorch's, which counts since its profiler began
         in_use = reserved = UNKNOWN_BYTES
@@ -195,21 +195,17 @@ def shown_kinds(shortage: MemoryShortage | None, rows: Sequence[KindRow]) -> lis
     """The division to show: of the memory that ran out, else of the device that has most."""
     if shortage is not None:
         return rows_of(shortage, rows)
-    devices = [row for row in rows if device_of(row.source) not in ("", CPU)]
-    totals = Counter({row.source: 0 for row in devices})
-    for row in devices:
-        totals[row.source] += row.bytes
-    largest = totals.most_common(1)
-    return [row for row in devices if row.source == largest[0][0]]
+    devices = group((row.source, row) for row in rows if device_of(row.source) not in ("", CPU))
+    return max(devices.values(), key=lambda of_one: sum(row.bytes for row in of_one), default=[])
 
 
 def sums_by_kind(rows: Sequence[KindRow]) -> dict[str, int]:
     """Bytes by kind of the first source and moment, the largest first."""
-    sums: dict[str, int] = {}
+    sums: Counter[str] = Counter()
     for row in rows:
         if (row.source, row.moment) == (rows[0].source, rows[0].moment):
-            sums[row.kind] = sums.get(row.kind, 0) + row.bytes
-    return dict(sorted(sums.items(), key=lambda pair: -pair[1]))
+            sums[row.kind] += row.bytes
+    return dict(sums.most_common())
 
 
 MEMORY_KINDS = Table[Sequence[KindRow]](

@@ -159,21 +159,16 @@ def op_titles(
     callers: Callers = NO_CALLERS,
 ) -> list[OpTitle]:
     """Name several ops of one table; where two would read alike, their own names stand behind."""
-    titles = [
-        op_title(name, kind, layers)._replace(about=_called_in(callers[name]))
-        if name in callers
-        else op_title(name, kind, layers)
-        for name, kind in zip(names, types, strict=True)
-    ]
+    titles = [op_title(name, kind, layers) for name, kind in zip(names, types, strict=True)]
+    for at, name in enumerate(names):
+        if paths := callers.get(name):
+            said = paths[0] if len(paths) == 1 else counted_text(len(paths), "layer")
+            titles[at] = titles[at]._replace(about=f"in {said}")
     often = Counter((name, about) for name, about, _ in set(titles))
     return [
         title._replace(about=title.full) if often[title.name, title.about] > 1 else title
         for title in titles
     ]
-
-
-def _called_in(paths: Sequence[str]) -> str:
-    return f"in {paths[0]}" if len(paths) == 1 else f"in {counted_text(len(paths), 'layer')}"
 
 
 def op_title(op_name: str, op_type: str = "", named: LayerNames = NO_LAYERS) -> OpTitle:
@@ -203,8 +198,7 @@ def op_title(op_name: str, op_type: str = "", named: LayerNames = NO_LAYERS) -> 
     if scope.is_backward:
         op = f"backward ({_gradient_of(inside[-1], op_type)})"
     if not layers:
-        of = f"{inside[-2]} · {op}" if scope.is_backward else plain
-        return OpTitle(of, kind, full)
+        return OpTitle(f"{inside[-2]} · {op}" if scope.is_backward else plain, kind, full)
     above = f"in {'/'.join(layers[:-1])}" if len(layers) > 1 else ""
     return OpTitle(f"{layers[-1]} · {op}", _joined(kind, above), full)
 

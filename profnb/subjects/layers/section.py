@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from profnb.core.block import Block
-from profnb.core.columns import Bools
+from profnb.core.columns import Bools, Int64s
 from profnb.core.units import MISSING, bar_text, count_text, duration_text, percent_text, rate_text
 from profnb.drawing.figures import icicle_figure
 from profnb.drawing.markup import Cell
@@ -73,11 +73,8 @@ def _part_section(table: LayerTable, is_layer: Bools) -> Section:
         sentence=sentence,
         headings=("", "part", "mean per step", "share", "operations", "achieved"),
         meanings=(
-            "",
-            "what of a step's work",
-            "mean time of its ops in a step",
-            "share of the time of all ops",
-            *("", ""),
+            "", "what of a step's work", "mean time of its ops in a step", "share of the time of all ops",
+            "", "",
         ),
         rows=[
             (
@@ -94,10 +91,8 @@ def _part_section(table: LayerTable, is_layer: Bools) -> Section:
 
 
 def _achieved(name: str, spent: int, flops: Sequence[float], iterations: int) -> tuple[str, str]:
-    if name not in LAYER_PARTS[:2] or not spent:
-        return MISSING, MISSING
-    done = flops[LAYER_PARTS.index(name)]
-    if not done:
+    done = flops[LAYER_PARTS.index(name)] if name in LAYER_PARTS[:2] else 0
+    if not done or not spent:
         return MISSING, MISSING
     return rate_text(done, "flop"), rate_text(done * iterations / spent * 1e12, "flop/s")
 
@@ -116,6 +111,12 @@ def _layer_section(table: LayerTable, is_layer: Bools, scope: str) -> Section:
         sentence += " ~ marks layers fused by XLA, with the time shared out by operations."
     if len(rows) > len(listed):
         sentence += f" {count_text(len(rows) - len(listed))} more are in p.layers."
+
+    def colour(row: int) -> str:
+        if table.layer_type[row]:
+            return _ROW_COLOURS[LAYER_PARTS[int(table.layer_part_ps[row].argmax())]]
+        return _ROW_COLOURS.get(table.layer[row], colour_of("all others"))
+
     return section_of(
         LAYERS,
         table,
@@ -123,7 +124,7 @@ def _layer_section(table: LayerTable, is_layer: Bools, scope: str) -> Section:
         title="Layers",
         tab="Layers",
         sentence=" ".join((sentence, *table.remarks)),
-        bar=Bar.of(total, lambda row: _row_colour(table, row), 8),
+        bar=Bar.of(total, colour, 8),
         rows=listed,
         is_sortable=True,
         searches=[table.search[row] for row in listed],
@@ -139,34 +140,22 @@ def _layer_section(table: LayerTable, is_layer: Bools, scope: str) -> Section:
 
 def _columns(table: LayerTable, has_time: Bools) -> list[str | Shown]:
     """The columns in which anything stands."""
+    name, shape = table.layer.__getitem__, table.output_shape.__getitem__
+    meaning = LAYERS["layer"].meaning
+    took: Bools = np.any(table.layer_part_ps[has_time], axis=0)
+    later = ("backward", "recomputation", "update")
+    shown = ("forward", *(part for part in later if took[LAYER_PARTS.index(part)]), "total")
     columns: list[str | Shown] = [
-        Shown(
-            "layer",
-            lambda row: _layer_cell(table, row),
-            sort_key=lambda row: table.layer[row],
-            meaning=LAYERS["layer"].meaning,
-        ),
-        _per_step(table, "forward_us"),
-        *(
-            _per_step(table, f"{name}_us")
-            for name in ("backward", "recomputation", "update")
-            if table.layer_part_ps[has_time, LAYER_PARTS.index(name)].any()
-        ),
-        _per_step(table, "total_us"),
+        Shown("layer", lambda row: _layer_cell(table, row), sort_key=name, meaning=meaning),
+        *(_per_step(table, f"{part}_us") for part in shown),
         "fraction",
     ]
     if not np.isnan(table.parameters[has_time]).all():
         columns.append("parameters")
     if any(table.output_shape):
-        columns.append(
-            Shown(
-                "output",
-                lambda row: _sizes(table.output_shape[row]),
-                is_number=True,
-                sort_key=lambda row: table.output_shape[row],
-                meaning="what it gives back, without the batch",
-            )
-        )
+        meaning = "what it gives back, without the batch"
+        output = Shown("output", lambda row: _sizes(shape(row)), True, shape, meaning)  # noqa: FBT003
+        columns.append(output)
     if not np.isnan(table.flops_per_second[has_time]).all():
         columns.append("gigaflops_per_second")
     if any(table.bounds.bound_by):
@@ -181,21 +170,15 @@ def _per_step(table: LayerTable, name: str) -> Shown:
     is_total = name == "total_us"
 
     def text(row: int) -> str:
+        if not values[row] and not is_total:
+            return MISSING
         mark = "~ " if is_total and table.is_estimate[row] else ""
-        return mark + (
-            duration_text(values[row] / table.iterations) if values[row] or is_total else MISSING
-        )
+        return mark + duration_text(values[row] / table.iterations)
 
     return Shown(
         column.title, text, is_number=True, sort_key=lambda row: int(values[row]),
         meaning=f"{column.meaning}, a step",
     )  # fmt: skip
-
-
-def _row_colour(table: LayerTable, row: int) -> str:
-    if table.layer_type[row]:
-        return _ROW_COLOURS[LAYER_PARTS[int(table.layer_part_ps[row].argmax())]]
-    return _ROW_COLOURS.get(table.layer[row], colour_of("all others"))
 
 
 def _layer_cell(table: LayerTable, row: int) -> Cell:
@@ -222,7 +205,7 @@ class _Node:
     row: int = -1
     inside: dict[str, "_Node"] = field(default_factory=dict)
     total_ps: int = 0
-    layer_part_ps: list[int] = field(default_factory=lambda: [0] * len(LAYER_PARTS))
+    layer_part_ps: Int64s = field(default_factory=lambda: np.zeros(len(LAYER_PARTS), np.int64))
 
 
 def grow_layer_tree(table: LayerTable) -> list[Block]:
@@ -235,16 +218,15 @@ def grow_layer_tree(table: LayerTable) -> list[Block]:
     whole = int(table.total_ps.sum())
     if not whole:
         return []
-    root, lowest = _Node(), 0
+    root, lowest, total = _Node(), 0, table.total_ps.tolist()
     for row, name in enumerate(table.layer):
-        spent = table.layer_part_ps[row].tolist()
         parts = [name] if not table.layer_type[row] and name in OTHERS else name.split("/")
         node = root
         for part in parts[:_DEEPEST_SHOWN]:
             node = node.inside.setdefault(part, _Node())
-            node.total_ps += sum(spent)
+            node.total_ps += total[row]
         node.row = row if len(parts) <= _DEEPEST_SHOWN else node.row
-        node.layer_part_ps = [a + b for a, b in zip(node.layer_part_ps, spent, strict=True)]
+        node.layer_part_ps += table.layer_part_ps[row]
         lowest = max(lowest, len(parts[:_DEEPEST_SHOWN]))
     blocks = sorted(_lay_out(table, root, "", 0, 0.0, lowest), key=lambda block: -block.width)
     return sorted(blocks[:_MOST_BLOCKS], key=lambda block: (block.level, block.begin))
@@ -268,7 +250,7 @@ def _lay_out(
             yield block(level, name, inside[:_LONGEST_PATH], inner.total_ps, role, inner.row)
             yield from _lay_out(table, inner, inside, level + 1, at, lowest)
         at += inner.total_ps / whole
-    for part, spent in zip(LAYER_PARTS, node.layer_part_ps, strict=True):
+    for part, spent in zip(LAYER_PARTS, node.layer_part_ps.tolist(), strict=True):
         if spent / whole >= _SMALLEST and part != "other":
             yield block(lowest, part, f"{path[:_LONGEST_PATH]}, {part}", spent, part, node.row)
         at += spent / whole

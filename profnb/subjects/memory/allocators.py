@@ -78,35 +78,27 @@ def find_allocators(trace: Trace) -> list[Allocator]:
     events = events[np.argsort(trace.events.begin_ps[events], kind="stable")]
     names = trace.stats.texts("allocator_name")
     code = names.of(events)
-    columns = {stat: trace.stats.integers(stat).of(events) for stat in _STATS}
+    columns = [trace.stats.integers(stat).of(events) for stat in _STATS]
     fragmentation = trace.stats.numbers("fragmentation").of(events, np.nan)
     allocates = trace.select_named(ALLOCATION)[events]
     op_names, op = texts_of(trace, "tf_op", events), np.full(events.size, -1)
     if events.size and trace.is_op_name is not None:  # PyTorch's stand inside of their ops
         parent = find_parents(trace.events.end_ps, trace.lines.offsets)
         op = nearest_of(parent, trace.by_name(trace.is_op_name))[events]
-        rows = np.where(op >= 0, trace.events.name[op], -1).tolist()
-        around = (trace.names[row] if row >= 0 else "" for row in rows)
-        op_names = [name or other for name, other in zip(op_names, around, strict=True)]
+        for at, name in enumerate(np.where(op >= 0, trace.events.name[op], -1).tolist()):
+            op_names[at] = op_names[at] or (trace.names[name] if name >= 0 else "")
     allocators = []
-    for number in np.unique(code[columns["bytes_allocated"] >= 0]).tolist():
+    for number in np.unique(code[columns[0] >= 0]).tolist():
         chosen = code == number
+        in_use, reserved, available, size, address, peak = (column[chosen] for column in columns)
         allocators.append(
             Allocator(
-                name=names.texts[number] if number >= 0 else UNNAMED,
-                events=events[chosen],
-                is_allocation=allocates[chosen],
-                in_use=columns["bytes_allocated"][chosen],
-                reserved=columns["bytes_reserved"][chosen],
-                available=columns["bytes_available"][chosen],
-                fragmentation=fragmentation[chosen],
-                size=np.maximum(columns["allocation_bytes"][chosen], 0),
-                until=_freed_at(columns["addr"][chosen], allocates[chosen]),
-                lifetime_peak=int(columns["peak_bytes_in_use"][chosen].max()),
-                op=op[chosen],
-                op_names=list(compress(op_names, chosen.tolist())),
+                names.texts[number] if number >= 0 else UNNAMED, events[chosen], allocates[chosen],
+                in_use, reserved, available, fragmentation[chosen], np.maximum(size, 0),
+                _freed_at(address, allocates[chosen]), int(peak.max()), op[chosen],
+                list(compress(op_names, chosen.tolist())),
             )
-        )
+        )  # fmt: skip
     return sorted(allocators, key=lambda allocator: allocator.name)
 
 

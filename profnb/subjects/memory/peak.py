@@ -75,26 +75,21 @@ def tabulate_peak(
     events = allocator.events[alive]
     begin, end = step_around(trace, allocator, steps, row)
     lasting = (begin >= 0) & (alive < begin) & (allocator.until[alive] >= end)
-    op = [allocator.op_names[at] for at in alive.tolist()]
+    op = [allocator.op_names[at] or "(no op)" for at in alive.tolist()]
     region, shape = (texts_of(trace, stat, events) for stat in ("region_type", "shape"))
     kinds = trace.stats.integers("data_type").of(events)
     dtype = [TENSOR_TYPES[k] if 0 < k < len(TENSOR_TYPES) else "" for k in kinds.tolist()]
     sums = BlockSums()
-    sizes, blocks = allocator.size[alive], trace.stats.integers(BLOCKS).of(events, 1)
-    for *key, size, count in zip(
-        op, region, dtype, shape, lasting.tolist(), sizes.tolist(), blocks.tolist(), strict=True
-    ):
+    numbers = (lasting, allocator.size[alive], trace.stats.integers(BLOCKS).of(events, 1))
+    columns = (op, region, dtype, shape, *(column.tolist() for column in numbers))
+    for *key, size, count in zip(*columns, strict=True):
         sums.count(tuple(key), size, count)
-    name = allocator.name
+    if rest := int(allocator.in_use[row]) - sum(size for size, _ in sums.values()):
+        sums.count((UNATTRIBUTED, "", "", "", True), rest, 0)
     rows = [
-        PeakRow(name, op or "(no op)", region, dtype, shape, size, count, is_lasting, time_ps)
-        for (op, region, dtype, shape, is_lasting), (size, count) in sums.items()
+        PeakRow(allocator.name, op_name, region, dtype, shape, *size_and_count, lasts, time_ps)
+        for (op_name, region, dtype, shape, lasts), size_and_count in sums.items()
     ]
-    rest = int(allocator.in_use[row]) - sum(peak_row.bytes for peak_row in rows)
-    if rest:
-        rows.append(
-            PeakRow(name, UNATTRIBUTED, "", "", "", rest, 0, is_persistent=True, time_ps=time_ps)
-        )
     return sorted(rows, key=lambda peak_row: -peak_row.bytes)
 
 
@@ -244,11 +239,8 @@ def tabulate_op_memory(trace: Trace) -> list[OpMemory]:
     ops, first, op = np.unique(name[allocates], return_index=True, return_inverse=True)
     sums = [np.bincount(op, columns[key][allocates]) / runs for key in (*_SUMS, _OUTPUT, _TEMP)]
     kinds = [types.texts[row] if row >= 0 else "" for row in type_of[allocates][first].tolist()]
-    columns_of_op = [ops.tolist(), kinds, np.bincount(op).tolist(), *(one.tolist() for one in sums)]
-    rows = [
-        OpMemory(names.texts[name_row], *rest)
-        for name_row, *rest in zip(*columns_of_op, strict=True)
-    ]
+    op_names = [names.texts[row] for row in ops.tolist()]
+    rows = map(OpMemory, op_names, kinds, np.bincount(op).tolist(), *(one.tolist() for one in sums))
     return sorted(rows, key=lambda row: -row.requested_bytes)
 
 

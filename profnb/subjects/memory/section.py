@@ -95,18 +95,15 @@ def _allocator_section(study: Study, uses: list[peak.MemoryUse]) -> Section:
 
 def _peak_section(study: Study, use: peak.MemoryUse) -> Section:
     rows = peak.tabulate_peak(study.trace, use.allocator, study.steps)
-    shown = rows[:_SHOWN_ROWS]
-    lasting = sum(row.bytes for row in rows if row.is_persistent)
-    whole = use.peak_bytes or 1
-    more = sum(row.bytes for row in rows[_SHOWN_ROWS:])
+    shown, rest, whole = rows[:_SHOWN_ROWS], rows[_SHOWN_ROWS:], use.peak_bytes or 1
+    lasting = sum(row.bytes for row in rows if row.is_persistent) / whole
     sentence = f"At its peak {use.allocator.name} held {bytes_text(use.peak_bytes)}"
     if step_around(study.trace, use.allocator, study.steps, use.allocator.peak) != (-1, -1):
-        stays, goes = percent_text(lasting / whole), percent_text(1 - lasting / whole)
+        stays, goes = percent_text(lasting), percent_text(1 - lasting)
         sentence += f": {stays} stays from step to step, {goes} comes and goes"
     sentence += "."
-    if more > 0:
-        rest = len(rows) - len(shown)
-        sentence += f" {rest} more rows, {bytes_text(more)}, are in p.memory_peak."
+    if (more := sum(row.bytes for row in rest)) > 0:
+        sentence += f" {len(rest)} more rows, {bytes_text(more)}, are in p.memory_peak."
     return section_of(
         peak.MEMORY_PEAK,
         shown,

@@ -18,7 +18,7 @@ Source: openxla/xprof xprof/convert/xplane_to_op_metrics_db.cc and xla tf_op_uti
 """
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -128,10 +128,8 @@ def find_op_runs(trace: Trace, hlo: HloOps, step: Int32s | None = None) -> OpRun
 
 def runs_within(runs: OpRuns, kept: Bools) -> OpRuns:
     """Keep some of the runs, shape (N,); their self time stays what it was among all of them."""
-    return OpRuns(
-        runs.keys, runs.is_device, runs.events[kept], runs.code[kept], runs.total_ps[kept],
-        runs.self_ps[kept], runs.is_execution[kept],
-    )  # fmt: skip
+    columns = ("events", "code", "total_ps", "self_ps", "is_execution")
+    return replace(runs, **{name: getattr(runs, name)[kept] for name in columns})
 
 
 def sum_op_runs(runs: OpRuns, within: Bools | None = None) -> OpTable:
@@ -140,23 +138,15 @@ def sum_op_runs(runs: OpRuns, within: Bools | None = None) -> OpTable:
     ``within`` tells which events count, shape (E,); all by default. Self time is worked out before this
     filter, so a step's table sums to no more than the whole one.
     """
-    kept = slice(None) if within is None else within[runs.events]
+    kept, count = slice(None) if within is None else within[runs.events], len(runs.keys)
     code = runs.code[kept]
-    runs_of_key = np.bincount(code, minlength=len(runs.keys))
-    occurrences = np.bincount(code[runs.is_execution[kept]], minlength=len(runs.keys))
-    total, self_ps = (
-        sum_by(code, took[kept], len(runs.keys)) for took in (runs.total_ps, runs.self_ps)
-    )
-    used = np.flatnonzero(runs_of_key)
+    occurrences = np.bincount(code[runs.is_execution[kept]], minlength=count)
+    total, self_ps = (sum_by(code, took[kept], count) for took in (runs.total_ps, runs.self_ps))
+    used = np.flatnonzero(np.bincount(code, minlength=count))
     order = used[np.lexsort((~runs.is_device[used], -total[used], -self_ps[used]))]
-    return OpTable(
-        runs.is_device[order],
-        tuple(runs.keys[row][1] for row in order),
-        tuple(runs.keys[row][0] for row in order),
-        occurrences[order],
-        total[order],
-        self_ps[order],
-    )
+    types, names = (tuple(runs.keys[row][at] for row in order) for at in (1, 0))
+    is_device = runs.is_device[order]
+    return OpTable(is_device, types, names, occurrences[order], total[order], self_ps[order])
 
 
 def _host_runs(trace: Trace, hlo: HloOps) -> tuple[list[tuple[str, str]], Int64s, Int64s, Int64s]:
@@ -180,10 +170,8 @@ def _host_runs(trace: Trace, hlo: HloOps) -> tuple[list[tuple[str, str]], Int64s
     codes[hlo.events] = keys[hlo.code]
     add_eager_ops(trace, codes, codes_of, eager[trace.is_host_event[eager]])
     is_op = (codes >= 0) & trace.is_host_event
-    if len(hlo):
-        counted = np.flatnonzero(is_op | (trace.select_named(*_PROGRAMS) & trace.is_host_event))
-    else:
-        counted = np.flatnonzero(is_op)
+    is_program = trace.select_named(*_PROGRAMS) & trace.is_host_event if len(hlo) else is_op
+    counted = np.flatnonzero(is_op | is_program)
     begin, end = events.begin_ps[counted], events.end_ps[counted]
     offsets = np.searchsorted(counted, trace.lines.offsets)
     self_ps = self_times(begin, end, find_parents(end, offsets))

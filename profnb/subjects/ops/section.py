@@ -7,7 +7,7 @@ import numpy as np
 
 from profnb.core.columns import number_values, sum_by
 from profnb.core.printable import printable
-from profnb.core.units import count_text, duration_text, percent_text
+from profnb.core.units import count_text, counted_text, duration_text, percent_text
 from profnb.drawing.markup import Cell, plain_table
 from profnb.drawing.section import Bar, Finder, Section, Shown, section_of
 from profnb.drawing.theme import colour_of
@@ -35,16 +35,15 @@ def ops_sections(study: Study) -> list[Section]:
 def sum_by_type(ops: OpTable) -> OpTable:
     """Sum ops up by type and side, most self time first; a type's own type says how many ops it has."""
     keys, row = number_values(zip(ops.is_device.tolist(), ops.op_type, strict=True))
-    count = len(keys)
-    self_ps = sum_by(row, ops.self_ps, count)
+    columns = (1, ops.occurrences, ops.total_ps, ops.self_ps)
+    alike, occurrences, total, self_ps = (sum_by(row, one, len(keys)) for one in columns)
     order = np.argsort(-self_ps, kind="stable")
-    alike = sum_by(row, 1, count)[order].tolist()
     return OpTable(
         np.array([keys[at][0] for at in order], np.bool_),
-        tuple(f"{count_text(many)} {'op' if many == 1 else 'ops'}" for many in alike),
+        tuple(counted_text(many, "op") for many in alike[order].tolist()),
         tuple(keys[at][1] or "-" for at in order),
-        sum_by(row, ops.occurrences, count)[order],
-        sum_by(row, ops.total_ps, count)[order],
+        occurrences[order],
+        total[order],
         self_ps[order],
     )
 
@@ -102,13 +101,10 @@ def _section(
     longest = float(fractions.max(initial=0)) or 1
     cumulated = [np.cumsum(fractions * (ops.is_device == side)) for side in (False, True)]
     running = np.where(ops.is_device, cumulated[1], cumulated[0])
-    if layers is None:
-        cells: list[Cell] = [(name, "", kind) for name, kind in names]
-    else:
-        titles = op_titles(
-            [name for name, _ in names], [kind for _, kind in names], layers, callers
-        )
-        cells = [title.cell for title in titles]
+    cells: list[Cell] = [(name, "", kind) for name, kind in names]
+    if layers is not None:
+        op_names, op_types = ([one[at] for one in names] for at in (0, 1))
+        cells = [title.cell for title in op_titles(op_names, op_types, layers, callers)]
     section = section_of(
         OPS,
         ops,

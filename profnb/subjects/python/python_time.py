@@ -12,6 +12,7 @@ A deterministic profiler counts who called whom pair by pair only: a function's 
 out over the calls that led to the caller in proportion, so blocks below the second level are estimates.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import dropwhile
@@ -23,7 +24,7 @@ from profnb.capture.source.source_records import StackRecords
 from profnb.capture.source.user_code import file_title, is_user_file
 from profnb.capture.step_records import StepRecords
 from profnb.core.block import Block
-from profnb.core.columns import Bools, Int64s, RowColumns, group, span_at, sum_by
+from profnb.core.columns import Bools, Int64s, RowColumns, group, number_values, span_at, sum_by
 from profnb.core.table import T, Table, columns_in
 from profnb.core.units import PS_PER_NS, PS_PER_S, duration_text, percent_text
 from profnb.trace.pprof import SampledStacks
@@ -31,6 +32,7 @@ from profnb.trace.pstats_file import CallCounts
 
 # What libraries wrap their public functions in.
 _WRAPPERS = frozenset({"error_handler", "op_dispatch_handler", "wrapper", "wrapped_fn", "wrapped"})
+_INSTALLED = re.compile(r"/(?:site|dist)-packages/([^/]*)")
 # How much of a tree is drawn; the narrowest block is a fraction of the whole width.
 _DEEPEST_SHOWN, _MOST_BLOCKS, _NARROWEST = 12, 160, 0.004
 _LONGEST_FUNCTION = 160
@@ -79,17 +81,16 @@ def tabulate_python(
     stacks: StackRecords, steps: StepRecords, cells: Mapping[str, int] | None = None
 ) -> PythonTime:
     """Sum up samples."""
-    cells, has_steps = cells or {}, len(steps) > 0
     times = np.array(stacks.time_ns, np.int64)
     took = np.diff(times, prepend=stacks.begin_ns) * PS_PER_NS
-    begin, end = np.array(steps.begin_ns, np.int64), np.array(steps.end_ns, np.int64)
-    order = np.argsort(begin)
-    is_inside = span_at(begin[order], end[order], times) >= 0
+    spans = np.array([steps.begin_ns, steps.end_ns], np.int64)
+    begin, end = spans[:, np.argsort(spans[0])]
+    is_inside = span_at(begin, end, times) >= 0
     rows = np.array(stacks.stack, np.int64)
     columns = (1, took * is_inside, took * ~is_inside)
     sums = np.stack([sum_by(rows, values, len(stacks.stacks)) for values in columns])
     calls = [_calls_of([stacks.frames[frame] for frame in stack]) for stack in stacks.stacks]
-    return _tabulate(calls, sums, cells, has_steps=has_steps)
+    return _tabulate(calls, sums, cells or {}, has_steps=len(steps) > 0)
 
 
 def tabulate_stacks(stacks: SampledStacks) -> PythonTime:
@@ -106,17 +107,14 @@ def _tabulate(
     calls: list[list[Function]], sums: Int64s, cells: Mapping[str, int], *, has_steps: bool
 ) -> PythonTime:
     """Sum up S stacks: their samples, and their time inside of steps and between, shape (3, S)."""
-    functions: dict[Function, int] = {}
-    for function in (function for stack in calls for function in stack):
-        functions.setdefault(function, len(functions))
-    table = np.zeros((4, len(functions)), np.int64)  # samples, time inside, between, alone
-    for stack, column in zip(calls, sums.T, strict=True):
-        table[:3, [functions[function] for function in set(stack)]] += column[:, None]
-        if stack:
-            table[3, functions[stack[-1]]] += column[1:].sum()
+    listed, rows = number_values(function for stack in calls for function in stack)
+    rows_of = np.split(rows, np.cumsum([len(stack) for stack in calls]))
+    table = np.zeros((4, len(listed)), np.int64)  # samples, time inside, between, alone
+    for of_stack, column in zip(rows_of, sums.T, strict=False):
+        table[:3, np.unique(of_stack)] += column[:, None]
+        table[3, of_stack[-1:]] += column[1:].sum()
     order = np.lexsort((-table[1:3].sum(axis=0), -table[3]))
     samples, inside, between, alone = table[:, order]
-    listed = list(functions)
     whole, whole_between = (int(sums[row:, list(map(bool, calls))].sum()) for row in (1, 2))
     return PythonTime(
         tuple(listed[row] for row in order),
@@ -135,25 +133,19 @@ def _calls_of(frames: Iterable[tuple[str, str, int, int]]) -> list[Function]:
 
 def _package_of(file: str) -> str:
     """The package that a file belongs to; the user's own code is "", every file of it."""
-    if is_user_file(file):
-        return ""
-    for folder in ("/site-packages/", "/dist-packages/"):
-        if folder in file:
-            return file.partition(folder)[2].partition("/")[0]
-    return "python"
+    installed = _INSTALLED.search(file)
+    return "" if is_user_file(file) else installed[1] if installed else "python"
 
 
 def _entry_points(stack: list[Function]) -> list[Function]:
     """Keep what was called of each package in turn, the user's functions all; at most twelve."""
     shown: list[Function] = []
-    before = None
-    for function in stack:
-        package = _package_of(function[1])
+    packages = [_package_of(file) for _, file, _ in stack]
+    for function, package, before in zip(stack, packages, [None, *packages], strict=False):
         if package == "" or package != before:
             shown.append(function)
         elif shown[-1][0].rpartition(".")[2] in _WRAPPERS:
             shown[-1] = function
-        before = package
     return shown[:_DEEPEST_SHOWN]
 
 
@@ -186,10 +178,8 @@ def _blocks_of_samples(
 
 def tabulate_counts(counts: CallCounts) -> PythonTime:
     """Bring counts into the form of samples."""
-    alone, total = (
-        np.maximum(np.array(seconds, np.float64), 0) * PS_PER_S
-        for seconds in (counts.self_s, counts.total_s)
-    )
+    both = np.array([counts.self_s, counts.total_s], np.float64)
+    alone, total = np.maximum(both, 0) * PS_PER_S
     order = np.lexsort((-total, -alone))
     functions = tuple(counts.functions[row] for row in order)
     unknown = np.full(order.size, -1)
@@ -243,9 +233,9 @@ def _lay_out(
             width = total_ps / whole_ps
             if width < _NARROWEST or len(blocks) >= _MOST_BLOCKS or begin + width > 1.001:
                 break
-            name, file, _ = function
-            hover = f"{short_name(name)} ({function_place(function, cells)}): "
-            hover += f"{duration_text(int(total_ps))}, {percent_text(width)}"
+            (name, file, _), took = function, duration_text(int(total_ps))
+            place = function_place(function, cells)
+            hover = f"{short_name(name)} ({place}): {took}, {percent_text(width)}"
             if between_ps is not None:
                 hover += f", {percent_text(between_ps / total_ps)} of it between steps"
             role = "library between steps" if 2 * (between_ps or 0) > total_ps else "library"

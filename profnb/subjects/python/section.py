@@ -32,35 +32,29 @@ def python_sections(python: PythonTime | None) -> list[Section]:
         texts = [column.write(value) if value else "" for value in values[:_SHOWN_FUNCTIONS]]
         return Shown(column.title, texts.__getitem__, is_number=True, meaning=column.meaning)
 
-    figure = icicle_figure(
-        python.blocks,
-        _COLOURS,
-        title="Who called whom (of libraries only the first call)",
-        of_what="the time",
+    def colour(row: int) -> str:
+        return colour_of("host compute" if python.is_user[row] else "between steps")
+
+    title = "Who called whom (of libraries only the first call)"
+    figure = icicle_figure(python.blocks, _COLOURS, title=title, of_what="the time")
+    section = section_of(
+        PYTHON,
+        python,
+        (
+            Shown("function", function, meaning="the function, and where it stands"),
+            *(("occurrences",) if is_counted else ()),
+            time("self_ms"),
+            "total_ms",
+            *(map(time, ("inside_steps_ms", "between_steps_ms")) if python.has_steps else ()),
+        ),
+        title="Functions" if python.kind else "Python",
+        tab="Python",
+        sentence=_sentence(python, is_counted=is_counted),
+        bar=Bar.of(python.self_ps, colour, 8),
+        rows=range(min(_SHOWN_FUNCTIONS, len(python))),
+        figure=figure if python.blocks else None,
     )
-    return [
-        section_of(
-            PYTHON,
-            python,
-            (
-                Shown("function", function, meaning="the function, and where it stands"),
-                *(("occurrences",) if is_counted else ()),
-                time("self_ms"),
-                "total_ms",
-                *(map(time, ("inside_steps_ms", "between_steps_ms")) if python.has_steps else ()),
-            ),
-            title="Functions" if python.kind else "Python",
-            tab="Python",
-            sentence=_sentence(python, is_counted=is_counted),
-            bar=Bar.of(
-                python.self_ps,
-                lambda row: colour_of("host compute" if python.is_user[row] else "between steps"),
-                8,
-            ),
-            rows=range(min(_SHOWN_FUNCTIONS, len(python))),
-            figure=figure if python.blocks else None,
-        )
-    ]
+    return [section]
 
 
 def _sentence(python: PythonTime, *, is_counted: bool) -> str:
@@ -74,5 +68,6 @@ def _sentence(python: PythonTime, *, is_counted: bool) -> str:
     if not python.has_steps or not python.whole_ps:
         return f"{text}."
     between = python.whole_between_ps / python.whole_ps
-    inside = percent_text(1 - between)
-    return f"{text}: {inside} inside steps, {percent_text(between)} between them."
+    return (
+        f"{text}: {percent_text(1 - between)} inside steps, {percent_text(between)} between them."
+    )

@@ -15,7 +15,15 @@ from typing import NamedTuple
 import numpy as np
 
 from profnb.capture.source.source_records import ENTERED, LEFT, LineRecords
-from profnb.core.columns import Bools, Int64s, distinct_rows, look_up, span_at, sum_by
+from profnb.core.columns import (
+    Bools,
+    Int64s,
+    distinct_rows,
+    look_up,
+    number_values,
+    span_at,
+    sum_by,
+)
 from profnb.core.jit import tiered
 from profnb.core.units import PS_PER_NS
 from profnb.steps.nesting import last_around
@@ -102,41 +110,42 @@ def follow_lines(records: LineRecords, clock: Clock, end_ps: int) -> LineHistory
     times = np.array(records.time_ns, np.int64) * PS_PER_NS + clock.offset_ps
     code, source_line = np.array(records.code, np.int64), np.array(records.line, np.int64)
     keys, key = distinct_rows(code, source_line)
-    places: dict[tuple[str, int], int] = {}
-    rows = [
-        places.setdefault((records.files[c], row), len(places)) if row > 0 and c >= 0 else -1
-        for c, row in keys
-    ]
-    begun = np.array(rows, np.int64)[key] if rows else key
+    listed = [(records.files[c], line) if line > 0 and c >= 0 else ("", 0) for c, line in keys]
+    places, row = number_values([("", 0), *listed])  # nobody's place is the first
+    begun = (row[1:] - 1)[key]
     is_begin = (source_line > 0).astype(np.int64)
     if records.is_sampled:
         end = times[-1:] if times.size else np.array([end_ps])
         begin = np.concatenate([times[:1] - (times[1:2] - times[:1]), times[:-1], end])
-        return LineHistory(begin, begun, is_begin, tuple(places))
+        return LineHistory(begin, begun, is_begin, tuple(places[1:]))
     place = np.empty(code.size, np.int64)
     _follow(code, source_line, begun, place, np.empty((_DEEPEST_CALLS, 2), np.int64))
     last = int(times[-1]) if times.size else end_ps
     if not records.is_cut:  # else nobody knows where the user's code was from then on
         last = max(end_ps, last)
-    return LineHistory(np.append(times, last), place, is_begin, tuple(places))
+    return LineHistory(np.append(times, last), place, is_begin, tuple(places[1:]))
 
 
 def find_busy(trace: Trace, thread_line: int) -> tuple[Int64s, Int64s]:
     """Find when the framework's own code ran on a thread: begins and ends, in order, without overlap."""
-    first, last = trace.lines.offsets[thread_line : thread_line + 2].tolist()
     if trace.is_op_name is not None:
-        is_framework = trace.is_op_name | trace.names.rows_where(
-            lambda n: n.startswith(_RUNTIME_PREFIXES)
-        )
+        is_runtime = trace.names.rows_where(lambda name: name.startswith(_RUNTIME_PREFIXES))
+        is_framework = trace.is_op_name | is_runtime
     else:
         is_framework = trace.names.rows_where(
             lambda name: name.startswith(_TENSORFLOW) or parse_op(name) is not None
         )
-    chosen = first + np.flatnonzero(is_framework[trace.events.name[first:last]])
-    begin, end = trace.events.begin_ps[chosen], trace.events.end_ps[chosen]
+    _, begin, end = _events_on(trace, thread_line, is_framework)
     reach = np.maximum.accumulate(end)
     at = np.flatnonzero(np.append(True, begin[1:] > reach[:-1])[: begin.size])
     return begin[at], np.maximum.reduceat(end, at) if at.size else end
+
+
+def _events_on(trace: Trace, line: int, is_meant: Bools) -> tuple[Int64s, Int64s, Int64s]:
+    """The events of a line whose names are meant, in order, with begins and ends."""
+    first, last = trace.lines.offsets[line : line + 2].tolist()
+    events = first + np.flatnonzero(is_meant[trace.events.name[first:last]])
+    return events, trace.events.begin_ps[events], trace.events.end_ps[events]
 
 
 def busy_within(busy: tuple[Int64s, Int64s], times_ps: Int64s) -> Int64s:
@@ -217,10 +226,8 @@ class Calls:
 
 def find_calls(trace: Trace, thread_line: int) -> Calls:
     """Find the outermost eager executions on the watched thread."""
-    first, last = trace.lines.offsets[thread_line : thread_line + 2].tolist()
     is_call = trace.names.rows_where(lambda name: name.startswith(EAGER))
-    chosen = first + np.flatnonzero(is_call[trace.events.name[first:last]])
-    begin, end = trace.events.begin_ps[chosen], trace.events.end_ps[chosen]
+    chosen, begin, end = _events_on(trace, thread_line, is_call)
     outermost = np.append(True, begin[1:] >= np.maximum.accumulate(end)[:-1])[: begin.size]
     rows, name = np.unique(trace.events.name[chosen[outermost]], return_inverse=True)
     names = tuple(trace.names[row].removeprefix(EAGER) for row in rows)

@@ -156,8 +156,7 @@ class LineIndex:
 
     def _note_anywhere(self, graph: GraphOps) -> None:
         for name, row in graph.rows.items():
-            noted = self._anywhere.setdefault(name, (graph, row))
-            if noted is not None:
+            if noted := self._anywhere.setdefault(name, (graph, row)):
                 other, at = noted[0].lines, noted[1]
                 is_same = other.places[at] == graph.lines.places[row]
                 is_anew = other.name == graph.lines.name  # traced anew: the later one
@@ -204,8 +203,7 @@ class LineIndex:
         path = name
         if backward is not None:
             path = f"{backward[0]}/"
-            forward = self._forward(*backward, graph.lines.op_types[row], graph)
-            if forward is not None:
+            if forward := self._forward(*backward, graph.lines.op_types[row], graph):
                 made, at = forward[0].lines, forward[1]
                 if made.places[at] >= 0 and not made.is_outside[at]:
                     place, is_outside = made.places[at], False
@@ -264,10 +262,8 @@ class LineIndex:
             return graph, graph.rows[scope]
         if is_op:
             return self._anywhere.get(scope)
-        related: dict[int, int] = {}
-        for kind, rows in graph.made.get(scope, {}).items():
-            if is_gradient_of(op_type, kind):
-                related |= rows
+        made = graph.made.get(scope, {}).items()
+        related = dict(chain(*(of.items() for kind, of in made if is_gradient_of(op_type, kind))))
         for rows_of_places in (related, graph.inside.get(scope, {})):
             if len(rows_of_places) == 1:
                 return graph, next(iter(rows_of_places.values()))
@@ -278,8 +274,7 @@ def _names(name: str) -> Iterable[str]:
     """The name, and those it may have had before Grappler: by its rules, then of the scopes around it."""
     yield name
     plain = _ADDED.sub("", name)
-    match = _REWRITTEN.search(plain)
-    if match:
+    if match := _REWRITTEN.search(plain):
         scope, rest = plain[: match.start()], plain[match.end() :]
         plain = "/".join(part for part in (scope, _STAGE.sub("", rest, count=1)) if part)
     if plain != name:

@@ -132,12 +132,9 @@ def _paths_of(spine: Spine, around: Int64s) -> tuple[list[tuple[int, str]], Int6
     listed, rows = number_values(family_of(spine.trace.names[row]) for row in names.tolist())
     family = rows[name]
     paths: list[tuple[int, str]] = []
-    path = np.full(around.size, -1, np.int64)
-    depth = np.full(around.size, _DEEPEST, np.int64)
+    path, depth = np.full(around.size, -1), np.full(around.size, _DEEPEST)
     level = np.flatnonzero(around < 0)
-    for at in range(_DEEPEST):
-        if not level.size:
-            break
+    for at in range(_DEEPEST if level.size else 0):
         outer = np.where(around[level] >= 0, path[around[level]], -1)
         keys, row = np.unique((outer + 1) * len(listed) + family[level], return_inverse=True)
         path[level], depth[level] = row + len(paths), at
@@ -165,12 +162,10 @@ def _running_at(spine: Spine, around: Int64s, calls: Int64s) -> Int64s:
     for number in np.unique(plane).tolist():
         of_plane = np.where(trace.lines.plane == number, spent, -1)
         there = np.flatnonzero(line == of_plane.argmax())
-        if not there.size:
-            continue
         part = np.flatnonzero(plane == number)
         times = trace.events.begin_ps[calls[part]]
         at = np.searchsorted(trace.events.begin_ps[ranges[there]], times, side="right") - 1
-        row = np.where(at >= 0, there[np.maximum(at, 0)], -1)
+        row = np.append(there, -1)[at]
         while (is_over := (row >= 0) & (trace.events.end_ps[ranges[row]] <= times)).any():
             row[is_over] = around[row[is_over]]
         row_of_call[part] = row
@@ -221,11 +216,11 @@ def _in_tree_order(rows: list[RangeRow]) -> tuple[RangeRow, ...]:
         (row.kind, row.path): row.host_ps if np.isnan(row.busy_ps) else row.busy_ps for row in rows
     }
 
-    def place(row: RangeRow) -> list[tuple[float, str]]:
-        ends = range(1, len(row.path) + 1)
-        return [(-weight[row.kind, row.path[:end]], row.path[end - 1]) for end in ends]
+    def place(row: RangeRow) -> tuple[bool, list[tuple[float, str]]]:
+        around = [row.path[: end + 1] for end in range(len(row.path))]
+        return row.kind != MARKED, [(-weight[row.kind, path], path[-1]) for path in around]
 
-    return tuple(sorted(rows, key=lambda row: (row.kind != MARKED, place(row))))
+    return tuple(sorted(rows, key=place))
 
 
 RANGES = Table[RangeTable](

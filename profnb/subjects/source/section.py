@@ -49,10 +49,9 @@ def _range_section(study: Study) -> Section:
         sentence = f"`{name}` has {share} of the device's busy time. {sentence}"
 
     def name_cell(row: int) -> Cell:
-        *around, name = ranges.rows[row].path
-        title = name if len(name) <= _LONGEST_RANGE else f"{name[: _LONGEST_RANGE - 1]}…"
+        *around, name = path = ranges.rows[row].path
         about = f"in {' / '.join(around)}"[:_LONGEST_RANGE] if around else ""
-        return (title, "", about, " / ".join(ranges.rows[row].path))
+        return (shortened(name, _LONGEST_RANGE), "", about, " / ".join(path))
 
     return section_of(
         RANGES,
@@ -156,16 +155,15 @@ def _file_section(lines: SourceLines, file: str, rows: list[int], cost: Floats) 
     names, meanings, times_ps = zip(*columns, strict=True)
     least_ps = [_SMALL_SHARE * max(int(column[rows].max()), 0) for column in times_ps]
     cells: list[tuple[Cell, ...]] = []
-    before, nothing = 0, [""] * len(columns)
-    for number in shown:
+    nothing = [""] * len(columns)
+    for before, number in zip([0, *shown], shown, strict=False):
         if number > before + 1:
             cells.append(("", (_GAP, MUTED), *nothing, ""))
-        before, row = number, of_line.get(number)
         bare = text[number - 1].lstrip()
         indent = text[number - 1].removesuffix(bare).expandtabs(4)  # stays where styles are dropped
         code = _NBSP * len(indent) + shortened(bare, _LONGEST_CODE), _CODE
         bar, times = "", nothing
-        if row is not None:
+        if (row := of_line.get(number)) is not None:
             both = zip(times_ps, least_ps, strict=True)
             times = [_time(int(column[row]), least) for column, least in both]
             bar = bar_text(float(ops[row] / most), 8)

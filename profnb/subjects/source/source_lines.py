@@ -145,20 +145,17 @@ def tabulate_source_lines(
     else:
         layers = {name: records.places[row] for name, row in records.layers.items()}
         rows = CalledRows(trace, places, layers, stacks or (history, thread_line))
-    sides = []
-    for side in (False, True):
-        work = find_work(trace, runs, input_of, thread_line, on_device=side)
-        sides.append((work, *rows.charge(work)))
+    works = [
+        find_work(trace, runs, input_of, thread_line, on_device=side) for side in (False, True)
+    ]
+    charged = [rows.charge(work) for work in works]
     of_history = [places.setdefault(place, len(places)) for place in history.places]
     table = np.zeros((9, len(places)), np.int64)
-    for side_row, (work, row, tape, is_backward) in zip((_HOST, _DEVICE), sides, strict=True):
-        for at, rows_of, values in (
-            (side_row, row, work.self_ps),
-            (_BACKWARD_ROW, row, work.self_ps * is_backward),
-            (_GRADIENT, tape, work.self_ps),
-            (_OPS_ROW, row, work.is_execution),
-        ):
-            table[at] += sum_by(rows_of, values, len(places))
+    for side, work, (row, tape, is_backward) in zip((_HOST, _DEVICE), works, charged, strict=True):
+        table[side] += sum_by(row, work.self_ps, len(places))
+        table[_BACKWARD_ROW] += sum_by(row, work.self_ps * is_backward, len(places))
+        table[_GRADIENT] += sum_by(tape, work.self_ps, len(places))
+        table[_OPS_ROW] += sum_by(row, work.is_execution, len(places))
     times = [_PYTHON_ROW, _WALL, _BEGUN, _CAPTURE]
     table[np.ix_(times, of_history)] = times_of_lines(history, busy, within)
     if not len(records.lines) or not of_history:
@@ -187,9 +184,8 @@ class _SourceRows:
         sources = {op.key[0]: op.source.rpartition(":") for op in hlo.ops if op.source}
         titles = {*records.lines.files, *records.texts, *(file for file, _ in records.places)}
         names = _names_of_files({file for file, _, _ in sources.values()}, titles)
-        self._hlo_sources = {
-            op: (names[file], int(number)) for op, (file, _, number) in sources.items()
-        }
+        lines = sources.items()
+        self._hlo_sources = {op: (names[file], int(number)) for op, (file, _, number) in lines}
 
     def _rows(self, places: Iterable[tuple[str, int]]) -> Int64s:
         """Rows of places, and at the end, where -1 leads, the row of none."""
@@ -248,13 +244,13 @@ def _tabulate(
     remarks: tuple[str, ...], *, has_device: bool,
 ) -> SourceLines:  # fmt: skip
     """The places that cost anything, most op time first."""
+    is_costly: Bools = np.any(table[[_HOST, _DEVICE, _GRADIENT, _CAPTURE]] > 0, axis=0)
     texts = []
-    for file, line in places:
+    for at, (file, line) in enumerate(places):
         lines = records.texts.get(file, ())
         texts.append(lines[line - 1] if 0 < line <= len(lines) else "")
-    is_costly: Bools = np.any(table[[_HOST, _DEVICE, _GRADIENT, _CAPTURE]] > 0, axis=0)
-    for at, (_, line) in enumerate(places):  # profnb's own line is not the user's
-        is_costly[at] &= not (line == 1 and texts[at].startswith("%%tf"))
+        if line == 1 and texts[at].startswith("%%tf"):  # profnb's own, which is not the user's
+            is_costly[at] = False
     order = np.lexsort((-table[_CAPTURE], -table[_WALL], -(table[_HOST] + table[_DEVICE])))
     order = order[is_costly[order]]
     host, device, backward, gradient, python, wall, begun, capture, ops = table[:, order]
@@ -275,8 +271,9 @@ def _remarks(lines: LineRecords, stacks: StackLines | None, *, is_called: bool) 
     if stacks is not None:
         remarks.append("Lines come from PyTorch's recorded stacks.")
         if any(stacks.functions):
-            only = "If a stack has only the function, the function's first line has the time."
-            remarks.append(only)
+            remarks.append(
+                "If a stack has only the function, the function's first line has the time."
+            )
     elif lines.is_sampled:
         remarks.append(
             "Before Python 3.12 lines cannot be followed, so Python's lines were sampled every "

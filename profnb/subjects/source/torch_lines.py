@@ -113,8 +113,8 @@ def _by_functions(trace: Trace, places: dict[tuple[str, int, str], int]) -> Int6
     assert trace.is_op_name is not None
     of_name = np.full(len(trace.names), -1, np.int64)
     for row in np.flatnonzero(trace.names.rows_where(lambda name: "): " in name)).tolist():
-        match = _PYTHON_FRAME.fullmatch(trace.names[row])
-        of_name[row] = _note(places, match, match[3] if match else "")
+        if match := _PYTHON_FRAME.fullmatch(trace.names[row]):
+            of_name[row] = _note(places, match, match[3])
     is_function = trace.is_host_event & ~trace.by_name(trace.is_op_name)
     place = np.where(is_function, of_name[trace.events.name], -1)
     callers = trace.stats.texts(_CALL_FROM)
@@ -155,10 +155,8 @@ class CalledRows:
     ) -> None:  # fmt: skip
         """Find what is around each event."""
         self._trace, self._source_lines = trace, source_lines
-        line_places = (
-            source_lines.places if isinstance(source_lines, StackLines) else source_lines[0].places
-        )
-        rows = [places.setdefault(place, len(places)) for place in line_places]
+        lines = source_lines if isinstance(source_lines, StackLines) else source_lines[0]
+        rows = [places.setdefault(place, len(places)) for place in lines.places]
         self._row_of = np.array([*rows, _NONE], np.int64)
         parent = find_parents(trace.events.end_ps, trace.lines.offsets)
         is_node = find_nodes(trace)
@@ -183,8 +181,7 @@ class CalledRows:
         """Per op: the row of its line, the row that asked for the gradient (else -1), whether it is one."""
         asked = work.asked
         op_line = self._running(asked, is_any_thread=False)
-        is_backward = self._in_node[asked]
-        node = self._node[asked]
+        is_backward, node = self._in_node[asked], self._node[asked]
         maker = np.where(node >= 0, self._maker[node], -1)
         forward = np.where(maker >= 0, self._line_of(maker), _NONE)
         tape = np.where(node >= 0, self._running(node, is_any_thread=True), _NONE)

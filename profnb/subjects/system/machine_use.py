@@ -83,11 +83,9 @@ def find_machine_use(records: MachineRecords | None) -> MachineUse | None:
     whole_ns = max(records.end_ns, int(time_ns[-1])) - records.begin_ns
     host = _host(records, time_ns)
     hosts = [host] if np.isfinite(host.memory).any() else []
-    return MachineUse(
-        (time_ns - np.int64(records.begin_ns)) * PS_PER_NS,
-        whole_ns * PS_PER_NS,
-        (*hosts, *map(_board, records.boards)),
-    )
+    sources = (*hosts, *map(_board, records.boards))
+    time_ps = (time_ns - np.int64(records.begin_ns)) * PS_PER_NS
+    return MachineUse(time_ps, whole_ns * PS_PER_NS, sources)
 
 
 def _mask_unknown(column: object) -> Floats:
@@ -123,10 +121,8 @@ def _host(records: MachineRecords, time_ns: Int64s) -> SourceUse:
 def _board(board: BoardRecords) -> SourceUse:
     power = _mask_unknown(board.power_milliwatts) / 1e3
     nothing = np.full(power.size, np.nan)
-    reasons = (  # -1 is not known, and has all bits
-        [word for bit, word in _REASONS.items() if bits & bit and bits >= 0]
-        for bits in board.reasons
-    )
+    looks = np.maximum(np.asarray(board.reasons), 0).tolist()  # -1 is not known, and has all bits
+    reasons = ([word for bit, word in _REASONS.items() if bits & bit] for bits in looks)
     return SourceUse(
         board_title(board),
         _mask_unknown(board.utilization_percent) / 100,
@@ -179,16 +175,13 @@ def throttling_notes(use: MachineUse | None) -> list[str]:
     """Say for each GPU for how much of the cell its clocks were held back, and why, where it matters."""
     notes = []
     for source in use.sources if use is not None else ():
-        look_count = int(source.has_reasons.sum())
-        reasons = Counter(filter(None, source.throttling))
-        held = reasons.total()
-        if source.source == HOST or held < max(_FEWEST_LOOKS, _LEAST_SHARE_HELD * look_count):
-            continue
-        why = " or ".join(reason for reason, _ in reasons.most_common(2))
-        notes.append(
-            f"{source.source} was throttled for {100 * held / look_count:.0f} % of the time ({why}): "
-            f"held-back clocks in {count_text(held)} of {count_text(look_count)} samples."
-        )
+        looks, reasons = int(source.has_reasons.sum()), Counter(filter(None, source.throttling))
+        held, why = reasons.total(), " or ".join(reason for reason, _ in reasons.most_common(2))
+        if source.source != HOST and held >= max(_FEWEST_LOOKS, _LEAST_SHARE_HELD * looks):
+            notes.append(
+                f"{source.source} was throttled for {100 * held / looks:.0f} % of the time ({why}): "
+                f"held-back clocks in {count_text(held)} of {count_text(looks)} samples."
+            )
     return notes
 
 
@@ -244,12 +237,9 @@ def find_energy(
     """Work out what each GPU took."""
     if records is None or not len(records):
         return ()
-    time_s = np.asarray(records.time_ns, np.int64) - np.int64(records.begin_ns)
-    begin, end = _periods(times, phase, records.begin_ns)
-    return tuple(
-        _energy_of(board, time_s / 1e9, begin / 1e9, end / 1e9, examples)
-        for board in records.boards
-    )
+    time_s = (np.asarray(records.time_ns, np.int64) - np.int64(records.begin_ns)) / 1e9
+    begin_s, end_s = (edge / 1e9 for edge in _periods(times, phase, records.begin_ns))
+    return tuple(_energy_of(one, time_s, begin_s, end_s, examples) for one in records.boards)
 
 
 def _periods(times: StepTimes | None, phase: str | None, begin_ns: int) -> tuple[Floats, Floats]:
@@ -293,16 +283,17 @@ def _energy_of(
 
 def _curve(board: BoardRecords, time_s: Floats) -> tuple[Floats, str, float] | None:
     """Joules up to each look, where they come from, and the joules that the delay at one end may hide."""
-    watts = np.asarray(board.power_milliwatts, np.float64) / 1e3
-    has_power = bool((watts > 0).all())
-    counter = np.asarray(board.energy_millijoules, np.float64) / 1e3
     if time_s.size < 2:
         return None
+    watts, counter = (
+        np.asarray(column, np.float64) / 1e3
+        for column in (board.power_milliwatts, board.energy_millijoules)
+    )
+    has_power, apart = bool((watts > 0).all()), np.diff(time_s)
     if (counter >= 0).all() and (np.diff(counter) >= 0).all() and counter[-1] > counter[0]:
-        highest = float((np.diff(counter) / np.maximum(np.diff(time_s), 1e-3)).max())
-        return counter, COUNTER, _COUNTER_DELAY_S * (float(watts.max()) if has_power else highest)
+        highest = watts if has_power else np.diff(counter) / np.maximum(apart, 1e-3)
+        return counter, COUNTER, _COUNTER_DELAY_S * float(highest.max())
     if not has_power:
         return None
-    steps = (watts[1:] + watts[:-1]) / 2 * np.diff(time_s)
-    taken = np.concatenate([[0.0], np.cumsum(steps)])
-    return taken, SAMPLES, _MEAN_S * float(watts.max() - watts.min()) / 2
+    taken = np.append(0.0, np.cumsum((watts[1:] + watts[:-1]) / 2 * apart))
+    return taken, SAMPLES, _MEAN_S * float(np.ptp(watts)) / 2

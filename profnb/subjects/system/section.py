@@ -31,21 +31,20 @@ def system_sections(use: MachineUse | None, energy: Sequence[Energy]) -> list[Se
         return []
     means = [float(np.nanmean(lane.values)) / lane.top for lane in lanes]
     looks = f"From begin to end, traced or not, by {use.time_ps.size:,} samples."
-    return [
-        Section(
-            title="The machine",
-            sentence=" ".join([looks, *map(energy_sentence, energy)]),
-            headings=("", "what", "mean", "highest"),
-            rows=[
-                (bar_text(mean, 12), lane.title, *lane.texts)
-                for lane, mean in zip(lanes, means, strict=True)
-            ],
-            numbers=(False, False, True, True),
-            colours=[lane.colour for lane in lanes],
-            tab="Machine",
-            strip=strip_svg(use, lanes),
-        )
-    ]
+    section = Section(
+        title="The machine",
+        sentence=" ".join([looks, *map(energy_sentence, energy)]),
+        headings=("", "what", "mean", "highest"),
+        rows=[
+            (bar_text(mean, 12), one.title, *one.texts)
+            for one, mean in zip(lanes, means, strict=True)
+        ],
+        numbers=(False, False, True, True),
+        colours=[lane.colour for lane in lanes],
+        tab="Machine",
+        strip=strip_svg(use, lanes),
+    )
+    return [section]
 
 
 def energy_sentence(energy: Energy) -> str:
@@ -64,10 +63,9 @@ def energy_sentence(energy: Energy) -> str:
 def _joules(value: float) -> str:
     if math.isnan(value):
         return ""
-    for scale, unit in ((1e6, "MJ"), (1e3, "kJ"), (1.0, "J"), (1e-3, "mJ")):
-        if value >= scale:
-            return f"{value / scale:.3g} {unit}"
-    return f"{value / 1e-6:.3g} µJ"
+    units = ((1e6, "MJ"), (1e3, "kJ"), (1.0, "J"), (1e-3, "mJ"), (0.0, "µJ"))
+    scale, unit = next(one for one in units if value >= one[0])
+    return f"{value / (scale or 1e-6):.3g} {unit}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +87,9 @@ def find_lanes(use: MachineUse) -> list[Lane]:
         short = source.source.partition(" (")[0]
         held = np.array([bool(reason) for reason in source.throttling], np.bool_)
         nothing = np.zeros(held.size, np.bool_)
-        host = source.source == HOST
-        busy = "CPU, all cores" if host else f"{short} utilization"
-        memory = "memory of this process" if host else f"{short} memory"
+        busy, memory = f"{short} utilization", f"{short} memory"
+        if source.source == HOST:
+            busy, memory = "CPU, all cores", "memory of this process"
         kinds = (
             (busy, source.utilization, 1.0, percent_text, "device compute", nothing),
             ("CPU, this process", source.process, 1.0, percent_text, "host compute", nothing),
@@ -130,8 +128,7 @@ def strip_svg(use: MachineUse, lanes: Sequence[Lane]) -> Markup:
 
 
 def _lane_svg(use: MachineUse, lane: Lane, top: int) -> Markup:
-    middle, bottom = top + _HEIGHT / 2 + 4, top + _HEIGHT
-    width = _WIDTH - _LEFT - _RIGHT
+    middle, bottom, width = top + _HEIGHT / 2 + 4, top + _HEIGHT, _WIDTH - _LEFT - _RIGHT
     x, y, held = _points(use, lane)
     x, y = _LEFT + x * width, bottom - y * _HEIGHT
     marks = Markup("").join(

@@ -9,7 +9,8 @@ without a name of its own, as fusions often are, takes that of its root, else of
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -104,8 +105,7 @@ def width_of_hlo(hlo: HloOps, op: HloOp) -> tuple[str, bool]:
     if module is None or op.row < 0:
         return "unknown", False
     product = _product_of(module, op.row)
-    rows = module.operands_of(op.row if product < 0 else product)
-    rows = [*rows, *([op.row] if product < 0 else [])]
+    rows = module.operands_of(product) if product >= 0 else [*module.operands_of(op.row), op.row]
     kinds = (int(module.shapes.element_type[row]) for row in rows if row >= 0)
     widest = max((_FLOAT_BITS.get(kind, 0) for kind in kinds), default=0)
     return f"{widest}-bit" if widest else "unknown", product >= 0
@@ -207,21 +207,17 @@ def _describe(
     row = -1 if module is None else module.row_of.get(name, -1)
     if module is None or row < 0:
         return HloOp(module_name, program_id, name)
-    origin = _origin(module, row)
-    op_name, op_type, source, works_for = "", "", "", ""
-    if origin >= 0:
-        op_name, op_type = module.op_names[origin], module.op_types[origin]
-        file, line = module.source_files[origin], module.source_lines[origin]
-        if line > 0 and file and not _FRAMEWORK_FILES.search(file) and is_user_file(file):
-            source = f"{file}:{line}"
-    if not op_name:
+    origin, category = _origin(module, row), module.targets[row] or module.opcodes[row]
+    op = HloOp(module_name or module.name, program_id, name, row, category)
+    if origin < 0:
         if program_id not in served:
             served[program_id] = Served(module)
-        works_for = served[program_id].op_name(row)
-    return HloOp(
-        module_name or module.name, program_id, name, row, module.targets[row] or module.opcodes[row],
-        op_name, op_type, source, works_for,
-    )  # fmt: skip
+        return replace(op, served=served[program_id].op_name(row))
+    file, line = module.source_files[origin], module.source_lines[origin]
+    is_users = line > 0 and file and not _FRAMEWORK_FILES.search(file) and is_user_file(file)
+    source = f"{file}:{line}" if is_users else ""
+    op_name, op_type = module.op_names[origin], module.op_types[origin]
+    return replace(op, op_name=op_name, op_type=op_type, source=source)
 
 
 def _origin(module: HloModule, row: int) -> int:
@@ -245,11 +241,11 @@ def _with_recorded_categories(trace: Trace, ops: tuple[HloOp, ...]) -> tuple[Hlo
     for row, category, op in zip(*(column.tolist() for column in columns), strict=True):
         op_name = names.texts[op].rstrip(":") if op >= 0 else ""
         recorded[_instruction_of(trace.names[row])] = categories.texts[category], op_name
+    missing = (op.row < 0 and op.name in recorded for op in ops)
     return tuple(
-        HloOp(op.module, op.program_id, op.name, -1, *recorded.get(op.name, ("", ""))) if op.row < 0
-        else op
-        for op in ops
-    )  # fmt: skip
+        HloOp(op.module, op.program_id, op.name, -1, *recorded[op.name]) if is_missing else op
+        for op, is_missing in zip(ops, missing, strict=True)
+    )
 
 
 def find_instructions_of_graphs(
@@ -273,7 +269,7 @@ def find_instructions_of_graphs(
     launch = trace.stats.integers(CORRELATION_ID).of(events[rows]).astype(np.int64)
     order = np.lexsort((trace.events.begin_ps[events[rows]], launch))
     rows, launch = rows[order], launch[order]
-    instructions_of: dict[tuple[int, ...], Int64s] = {}  # every launch of a graph is alike
+    instructions_of: dict[tuple[int, ...], Int64s | int] = {}  # every launch of a graph is alike
     for kernels in np.split(rows, np.flatnonzero(np.diff(launch)) + 1):
         module = programs.get(_program_id(int(program[kernels[0]]))) if kernels.size else None
         if module is None:
@@ -285,8 +281,7 @@ def find_instructions_of_graphs(
             placed = [_place(module, schedule, texts) for schedule in module.schedules]
             most = max((exact for exact, _ in placed), default=0)
             best = [rows for exact, rows in placed if exact == most > 0]
-            unknown = np.full(kernels.size, -1, np.int64)
-            instructions_of[key] = best[0] if len(best) == 1 else unknown
+            instructions_of[key] = best[0] if len(best) == 1 else -1
         instruction[kernels] = instructions_of[key]
     return instruction
 
@@ -312,11 +307,9 @@ def _place(module: HloModule, schedule: Int64s, kernels: Sequence[str]) -> tuple
     ends = [-1, *of_fusion, len(kernels)]
     around = [fusions[first - 1] if first else -1, *placed, *fusions[first + len(of_fusion) :][:1]]
     around += [len(opcodes)] * (len(ends) - len(around))
-    for part, end in enumerate(ends[1:]):
-        between = range(ends[part] + 1, end)
-        calls = [
-            at for at in range(around[part] + 1, around[part + 1]) if opcodes[at] in _LIBRARY_CALLS
-        ]
+    for (begin, end), (first, last) in zip(pairwise(ends), pairwise(around), strict=False):
+        between = range(begin + 1, end)
+        calls = [at for at in range(first + 1, last) if opcodes[at] in _LIBRARY_CALLS]
         if len(calls) in (1, len(between)):
             instruction[list(between)] = schedule[calls]
     return exact, instruction
@@ -328,8 +321,7 @@ def _first_fusion(kernels: Sequence[str], names: Sequence[str]) -> tuple[int, in
     Returns:
         0 and -1 where they do not fit, or fit in several places alike.
     """
-    bases = [_LAST_NUMBERS.sub("", name) for name in names]
-    wanted = [_LAST_NUMBERS.sub("", kernel) for kernel in kernels]
+    bases, wanted = ([_LAST_NUMBERS.sub("", one) for one in texts] for texts in (names, kernels))
     count = len(kernels)
     starts = [at for at in range(len(names) - count + 1) if bases[at : at + count] == wanted]
     exact = [sum(map(str.__eq__, names[at : at + count], kernels)) for at in starts]

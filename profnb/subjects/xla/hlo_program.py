@@ -26,7 +26,8 @@ All else stays without a name. Only programs of JAX are looked at: their names t
 
 import json
 import re
-from math import prod
+from contextlib import suppress
+from math import nan, prod
 from typing import Any
 
 import numpy as np
@@ -76,13 +77,13 @@ class Served:
         return self._name(row, 0) if self._is_jax else ""
 
     def _name(self, row: int, depth: int) -> str:
-        name = self._own_name(row) or self._op_names.get(row)
-        if name is None:
+        if name := self._own_name(row):
+            return name
+        if row not in self._op_names:
             self._op_names[row] = ""  # of what is met again below
-            name = self._op_names[row] = (
-                self._find_name(row, depth) if depth < _LONGEST_CHAIN else ""
-            )
-        return name
+            if depth < _LONGEST_CHAIN:
+                self._op_names[row] = self._find_name(row, depth)
+        return self._op_names[row]
 
     def _own_name(self, row: int) -> str:
         """The name of an instruction or of what is inside it, its root's first."""
@@ -111,21 +112,13 @@ class Served:
         """The gradient of the forward product whose parameter is updated with a product."""
         if not any(self._is_backward(operand) for operand in self._module.operands_of(row)):
             return ""  # an optimizer's own product
-        parameters, size = self._updated_with(row), self._size(row)
-        products = {
-            name
-            for parameter in parameters
-            if self._size(parameter) == size
-            for name in self._products_of(parameter)
-        }
+        parameters = (one for one in self._updated_with(row) if self._size(one) == self._size(row))
+        products = {name for parameter in parameters for name in self._products_of(parameter)}
         if len({name.rpartition("/")[0] for name in products}) != 1:
             return ""
-        parts = min(products).split("/")
-        at = next((at for at, part in enumerate(parts) if _FORWARD_SCOPE.fullmatch(part)), None)
-        if at is None:
-            return ""
-        parts[at] = f"transpose({parts[at]})"
-        return "/".join(parts)
+        name = min(products)
+        scope = next(filter(_FORWARD_SCOPE.fullmatch, name.split("/")), "")
+        return name.replace(scope, f"transpose({scope})", 1) if scope else ""
 
     def _is_backward(self, row: int) -> bool:
         """Tell whether a layer's backward pass made a number, through what only moves it."""
@@ -157,14 +150,12 @@ class Served:
         module = self._module
         for _ in range(_LONGEST_CHAIN):
             if row < 0 or not self._opcodes(row) <= _MOVES:
-                return -1
+                break
             operands = module.operands_of(row)
             is_part = module.opcodes[row] == "get-tuple-element"
             if not operands or (is_part and module.opcodes[operands[0]] == "parameter"):
                 return row if is_part or module.opcodes[row] == "parameter" else -1
-            if len(operands) > 1:
-                return -1
-            row = operands[0]
+            row = operands[0] if len(operands) == 1 else -1
         return -1
 
     def _products_of(self, parameter: int) -> set[str]:
@@ -172,10 +163,8 @@ class Served:
         names = set()
         waiting, seen = [parameter], {parameter}
         while waiting and len(seen) < _MOST_HOPS:
-            for user in self._users_of(waiting.pop()):
+            for user in set(self._users_of(waiting.pop())) - seen:
                 opcodes, name = self._opcodes(user), self._own_name(user)
-                if user in seen:
-                    continue
                 seen.add(user)
                 if opcodes <= _MOVES:
                     waiting.append(user)
@@ -237,10 +226,9 @@ class Costs:
 
     def flops(self, row: int) -> float:
         """Floating-point operations of one run of an instruction; NaN where they cannot be told."""
-        try:
+        with suppress(*_DAMAGED):  # dimensions are read only here, and may be anything
             return self._flops(row, 0)
-        except _DAMAGED:  # dimensions are read only here, and may be anything
-            return float("nan")
+        return nan
 
     def _flops(self, row: int, depth: int) -> float:
         module = self._module
@@ -269,10 +257,9 @@ class Costs:
 
     def bytes(self, row: int) -> float:
         """Bytes that one run of an instruction reads and writes at least; NaN where not known."""
-        try:
+        with suppress(*_DAMAGED):
             return self._bytes(row)
-        except _DAMAGED:
-            return float("nan")
+        return nan
 
     def _bytes(self, row: int) -> float:
         module = self._module
@@ -284,7 +271,7 @@ class Costs:
         if opcode == "fusion" and len(bodies) == 1:
             return self._fusion_bytes(row, operands, bodies[0])
         if opcode in IN_FLIGHT or opcode == "fusion":
-            return float("nan")
+            return nan
         if opcode in _READS_A_PART:
             return 2 * written
         if opcode == "dynamic-update-slice" and len(operands) > 1:
@@ -295,18 +282,16 @@ class Costs:
     def _inside(self, computation: int, depth: int) -> float:
         """Operations of one run of a computation: the sum over its instructions."""
         if computation < 0 or depth > _DEEPEST_CALLED:
-            return float("nan")
-        flops = self._of_computation.get(computation)
-        if flops is None:
-            self._of_computation[computation] = float("nan")  # until it is summed, against circles
-            first, last = self._module.offsets[computation : computation + 2].tolist()
-            flops = sum(self._flops(row, depth + 1) for row in range(first, last))
-            self._of_computation[computation] = flops
-        return flops
+            return nan
+        if computation not in self._of_computation:
+            self._of_computation[computation] = nan  # until it is summed, against circles
+            rows = range(*self._module.offsets[computation : computation + 2].tolist())
+            self._of_computation[computation] = sum(self._flops(row, depth + 1) for row in rows)
+        return self._of_computation[computation]
 
     def _elements_of_operand(self, row: int, which: int) -> float:
         operand = self._module.operands_of(row)[which]
-        return float(self._module.shapes.elements[operand]) if operand >= 0 else float("nan")
+        return float(self._module.shapes.elements[operand]) if operand >= 0 else nan
 
     def _reduction_flops(self, row: int, opcode: str, depth: int) -> float:
         module = self._module
@@ -327,14 +312,11 @@ class Costs:
 
     def _product_flops(self, row: int, contracted: list[int]) -> float:
         module = self._module
-        operands = module.operands_of(row)
-        if not operands or operands[0] < 0:
-            return float("nan")
-        left = module.shapes.of(operands[0])
-        if any(not 0 <= at < len(left) for at in contracted):
-            return float("nan")
-        depth = prod((float(left[at]) for at in contracted), start=1.0)
-        return 2.0 * float(module.shapes.elements[row]) * depth
+        first, *_ = *module.operands_of(row), -1
+        left = module.shapes.of(first) if first >= 0 else ()
+        if first < 0 or any(not 0 <= at < len(left) for at in contracted):
+            return nan
+        return 2.0 * float(module.shapes.elements[row]) * prod(float(left[at]) for at in contracted)
 
     def _part(self, field: int, row: int) -> Messages:
         return self._module.parts[field].rows(slice(row, row + 1))
@@ -342,12 +324,10 @@ class Costs:
     def _window(self, row: int) -> list[tuple[int, int, int, int, int, int]]:
         """(size, stride, padding low, padding high, window dilation, base dilation) per dimension."""
         window = self._part(WINDOW, row).split(1, "WindowDimension")
-        columns = window.numbers(1, 2, 3, 4, 5, 6)
+        columns = (column.tolist() for column in window.numbers(1, 2, 3, 4, 5, 6))
         return [
             (size, max(stride, 1), low, high, max(dilation, 1), max(base_dilation, 1))
-            for size, stride, low, high, dilation, base_dilation in zip(
-                *(column.tolist() for column in columns), strict=True
-            )
+            for size, stride, low, high, dilation, base_dilation in zip(*columns, strict=True)
         ]
 
     def _convolution_flops(self, row: int, data: int, kernel: int, result: int) -> float:
@@ -358,20 +338,16 @@ class Costs:
         module = self._module
         described = self._part(CONVOLUTION, row)
         if min(data, kernel, result) < 0 or described.begins == described.ends:
-            return float("nan")
-        input_features, batch, output_features = (
-            int(number[0]) for number in described.numbers(3, 9, 10)
-        )
+            return nan
+        features_in, batch, features_out = (int(one[0]) for one in described.numbers(3, 9, 10))
         input_at, output_at = (described.split_numbers(field)[1].tolist() for field in (11, 12))
         left, filters, output = (module.shapes.of(at) for at in (data, kernel, result))
         positions = prod(
             _valid_positions(left[i], output[o], *window)
             for i, o, window in zip(input_at, output_at, self._window(row), strict=True)
         )
-        features = filters[input_features] * output[output_features]
-        batches = output[batch]
-        groups = int(module.batch_groups[row])
-        return float(2 * positions * features * batches / groups)
+        features = filters[features_in] * output[features_out]
+        return float(2 * positions * features * output[batch] / int(module.batch_groups[row]))
 
     def _library_flops(self, row: int) -> float:
         """A product or convolution that a library computes; 0 for calls that compute neither."""
@@ -386,14 +362,14 @@ class Costs:
                 taking = (at for at in owners if module.opcodes[at] == "get-tuple-element")
                 result = int(next(taking, -1))
             if "BackwardInput" in target:
-                return self._convolution_flops(row, result, kernel, data)
-            if "BackwardFilter" in target:
-                return self._convolution_flops(row, data, result, kernel)
+                data, result = result, data
+            elif "BackwardFilter" in target:
+                kernel, result = result, kernel
             return self._convolution_flops(row, data, kernel, result)
         if any(word in target.lower() for word in _PRODUCT_CALLS):
             contracted = _contracted(module.configs[row])
-            return float("nan") if contracted is None else self._product_flops(row, contracted)
-        return float("nan") if target else 0.0
+            return nan if contracted is None else self._product_flops(row, contracted)
+        return nan if target else 0.0
 
     def _fusion_bytes(self, row: int, operands: list[int], body: int) -> float:
         """A fusion reads of each operand what its inside touches, and writes what its root makes."""
@@ -423,9 +399,7 @@ class Costs:
         in_place = root >= 0 and module.opcodes[root] == "dynamic-update-slice"
         operands = module.operands_of(root) if in_place else []
         reads: list[tuple[int, float, float | None]] = []
-        for inner in rows:
-            if module.opcodes[inner] != "parameter":
-                continue
+        for inner in (one for one in rows if module.opcodes[one] == "parameter"):
             takers = users.get(inner, [])
             touched: float | None = None
             if in_place and takers == [root] and operands[:1] == [inner]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from profnb.core.units import MISSING, count_text, duration_text, percent_text, rate_text
+from profnb.core.units import count_text, counted_text, duration_text, percent_text, rate_text
 from profnb.drawing.figures import RoofPoint, icicle_figure, roof_figure
 from profnb.drawing.markup import Cell
 from profnb.drawing.section import Bar, Section, Shown, section_of
@@ -45,7 +45,7 @@ def xla_sections(study: Study) -> list[Section]:
 def _module_section(modules: XlaModules) -> Section:
     shown = [row for row in range(len(modules)) if modules.self_ps[row] or modules.compile_ps[row]]
     compiled = int(modules.compile_ps.sum())
-    sentence = f"{count_text(len(modules))} {'program' if len(modules) == 1 else 'programs'}"
+    sentence = counted_text(len(modules), "program")
     if compiled:
         sentence += f"; compiling took {duration_text(compiled)} while this was traced"
     more = len(shown) - _SHOWN_MODULES
@@ -64,18 +64,14 @@ def _module_section(modules: XlaModules) -> Section:
 
 def _op_section(study: Study) -> Section:
     ops = study.xla.ops
-    fractions = ops.fraction
-
-    def share(row: int) -> str:
-        return percent_text(float(fractions[row])) if ops.self_ps[row] else MISSING
-
+    shares = [percent_text(share or None) for share in ops.fraction[:_SHOWN_OPS].tolist()]
     return section_of(
         XLA,
         ops,
         (
             Shown("op of the framework", lambda row: _op_cell(ops.op[row], study.layers.names)),
             "occurrences self_us",
-            Shown("share", share, is_number=True, meaning=XLA["fraction"].meaning),
+            Shown("share", shares.__getitem__, is_number=True, meaning=XLA["fraction"].meaning),
             "gigaflops_per_second gigabytes_per_second",
         ),
         title="XLA ops",
@@ -120,7 +116,7 @@ def _roofline_section(roofline: Roofline, ops: XlaOps, layers: LayerNames) -> Se
         roofline,
         (
             Shown("op", lambda row: _op_cell(roofline.op[row], layers)),
-            Shown("bound by", lambda row: bound_by[row], meaning=ROOFLINE["bound_by"].meaning),
+            Shown("bound by", bound_by.__getitem__, meaning=ROOFLINE["bound_by"].meaning),
             "flops_per_byte gigaflops_per_second gigabytes_per_second attained_fraction",
         ),
         title="Roofline",

@@ -32,6 +32,7 @@ _PARTS_OF_COMPILING = ("FusionCompiler",)  # one kernel of a module, perhaps on 
 _COMPILED_STATS = ("name", "module_name", "hlo_module", "module")
 Amounts = dict[str, float]
 
+_BUFFERS = ("argument", "output", "constant", "temporary")
 _MOST_OPS_DRAWN = 40
 _MOST_PARTS = 4
 _DEEPEST_LEVEL = 2
@@ -96,19 +97,17 @@ def tabulate_xla(trace: Trace, hlo: HloOps) -> XlaOps:
 
 def _costs(trace: Trace, hlo: HloOps, codes: Int64s) -> tuple[Floats, Floats]:
     """Operations and bytes of each instruction: as recorded, else from its module's shapes."""
-    flops, moved = (np.full(codes.size, np.nan) for _ in range(2))
+    flops, moved = np.full((2, codes.size), np.nan)
     costs = {number: Costs(module) for number, module in hlo.modules.items()}
-    for row, code in enumerate(codes.tolist()):
-        op = hlo.ops[code]
+    ops = [hlo.ops[code] for code in codes.tolist()]
+    for row, op in enumerate(ops):
         if op.row >= 0:
             flops[row] = costs[op.program_id].flops(op.row)
             moved[row] = costs[op.program_id].bytes(op.row)
     for stat, column in (("flops", flops), ("bytes_accessed", moved)):
-        recorded = _recorded(trace, hlo, stat)
-        is_recorded = recorded[codes] > 0
-        column[is_recorded] = recorded[codes][is_recorded]
-    in_flight = [hlo.ops[code].category in IN_FLIGHT for code in codes.tolist()]
-    moved[np.array(in_flight, np.bool_)] = np.nan
+        recorded = _recorded(trace, hlo, stat)[codes]
+        np.copyto(column, recorded, where=recorded > 0)
+    moved[np.array([op.category in IN_FLIGHT for op in ops], np.bool_)] = np.nan
     return flops, moved
 
 
@@ -277,12 +276,7 @@ XLA_MODULES = Table[XlaModules](
         temporary_bytes: bytes that it needs while it runs
         """),
     "Instructions and sizes are NaN for a program that the trace lacks.",
-    values={
-        "argument_bytes": partial(_buffer, "argument"),
-        "output_bytes": partial(_buffer, "output"),
-        "constant_bytes": partial(_buffer, "constant"),
-        "temporary_bytes": partial(_buffer, "temporary"),
-    },
+    values={f"{kind}_bytes": partial(_buffer, kind) for kind in _BUFFERS},
 )
 
 
@@ -345,10 +339,8 @@ def parts_of_fusion(op: HloOp, module: HloModule, costs: Costs) -> tuple[Amounts
 
 def _parts(op: HloOp, hlo: HloOps) -> list[tuple[str, float]]:
     """The framework's ops inside one of XLA's, and the share of its time each is given."""
-    module = hlo.modules.get(op.program_id)
-    weights: Amounts = {}
-    if module is not None and op.row >= 0:
-        weights, _ = parts_of_fusion(op, module, Costs(module))
+    module = hlo.modules.get(op.program_id) if op.row >= 0 else None
+    weights = {} if module is None else parts_of_fusion(op, module, Costs(module))[0]
     whole = sum(weights.values())
     if not whole > 0 or len(weights) < 2:
         return [(op.op_name, 1.0)] if op.op_name else []
