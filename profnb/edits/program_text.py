@@ -19,10 +19,12 @@ from profnb.edits.source_text import (
     DoesNotFitError,
     Piece,
     SourceText,
+    certain,
     holder_of,
     method_of,
     path_of,
     receiver,
+    require,
     root_of,
 )
 
@@ -40,7 +42,7 @@ Place = tuple[SourceText, int]
 Expression = tuple[SourceText, cst.BaseExpression]
 CallPlace = tuple[SourceText, cst.Call]
 Change = tuple[str, str, list[Piece]]  # what changes, what that alters in results, the text
-ROUNDING = "order of rounding"
+ROUNDING, NOTHING = "order of rounding", "nothing"  # which most edits change in results
 
 
 def is_a(value: object, name: str, *packages: str) -> bool:
@@ -63,8 +65,7 @@ def is_module(value: object) -> TypeGuard[ModuleType]:
 
 def only(some: Sequence[_Only]) -> _Only:
     """Take the only one; of several nobody knows which is meant."""
-    if len(some) != 1:
-        raise DoesNotFitError
+    require(len(some) == 1)
     return some[0]
 
 
@@ -216,11 +217,8 @@ class ProgramText:
     def function(self, name: str) -> tuple[SourceText, cst.FunctionDef]:
         """The only definition of a function of the cell or of a source before it."""
         text, node = only(self.bindings(name))
-        if not isinstance(node, cst.FunctionDef) or not isinstance(
-            next(text.above(node)), cst.Module
-        ):
-            raise DoesNotFitError
-        return text, node
+        require(isinstance(next(text.above(node)), cst.Module))
+        return text, certain(node if isinstance(node, cst.FunctionDef) else None)
 
     def definition(self, text: SourceText, name: cst.Name) -> Expression | None:
         """Find what a name was last set to where it stands, if one plain assignment tells."""

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from profnb.advice.proposals import Advice
 from profnb.capture.recording import Recording
@@ -29,13 +30,15 @@ from profnb.core.columns import Floats
 from profnb.core.errors import CaptureError
 from profnb.core.safe_files import folder_prefix
 from profnb.core.units import PS_PER_NS, bytes_text
-from profnb.edits.editing import Edit, join
 from profnb.history.keeping import keep_trials
 from profnb.history.lookup import find_spread
 from profnb.profile import Profile
 from profnb.steps.step_times import wall_step_times
 from profnb.subjects.study import Study
 from profnb.sweep import run_order
+
+if TYPE_CHECKING:
+    from profnb.edits.editing import Edit
 
 _ONE_BY_ONE = 0.7  # of the time, where the best together are tried too
 _MOST_FOLDER_BYTES = 1 << 28
@@ -72,7 +75,7 @@ class _Side:
 
 
 def try_edits(
-    edits: Sequence[Edit],
+    edits: "Sequence[Edit]",
     run_once: RunOnce,
     seconds: float,
     study: Study | None = None,
@@ -140,7 +143,7 @@ def _is_known(one: Difference, rounds: int) -> bool:
 
 
 def _trial(
-    edit: Edit, before: _Side, after: _Side, study: Study | None, spread: Spread | None
+    edit: "Edit", before: _Side, after: _Side, study: Study | None, spread: Spread | None
 ) -> Trial:
     row = Trial(edit.rule, edit.change, edit.alters, edit.diff, edit.sources)
     if before.error:
@@ -219,8 +222,8 @@ def with_promise(trials: Sequence[Trial], advice: Sequence[Advice]) -> list[Tria
 
 
 def try_in_order(
-    edits: Sequence[Edit],
-    join: Callable[[Sequence[Edit]], Edit | None],
+    edits: "Sequence[Edit]",
+    join: "Callable[[Sequence[Edit]], Edit | None]",
     run_once: RunOnce,
     seconds: float,
     *,
@@ -256,13 +259,15 @@ def try_in_order(
 
 def try_for(
     profile: Profile,
-    edits: Sequence[Edit],
+    edits: "Sequence[Edit]",
     sources: Mapping[str, str],
     run_once: RunOnce,
     seconds: float,
     tell: Callable[[str], None],
 ) -> list[Trial]:
     """Try edits of the sources that a profile is of, and keep what came of it in the history."""
+    from profnb.edits.editing import join
+
     trials = try_in_order(
         edits,
         partial(join, sources=sources),
@@ -277,7 +282,7 @@ def try_for(
     return trials
 
 
-def declined(reason: str, edit: Edit | None = None) -> Trial:
+def declined(reason: str, edit: "Edit | None" = None) -> Trial:
     """A trial that was not made, and why."""
     if edit is None:
         return Trial("", "nothing was tried", "nothing", "", error=reason)
