@@ -67,10 +67,8 @@ def listed(names: Sequence[str], most: int, others: str = "others") -> str:
 
 def more_or_less(differences: Sequence[float]) -> Bar:
     """Make bars in one colour where B spends more, in another where it spends less."""
-    lengths = list(map(abs, differences))
-    return Bar.of(
-        lengths, lambda at: COLOURS["input" if differences[at] > 0 else "host compute"], 8
-    )
+    colours = [COLOURS["input" if one > 0 else "host compute"] for one in differences]
+    return Bar.of(list(map(abs, differences)), colours.__getitem__, 8)
 
 
 CATEGORY_DIFFERENCES = Table[Sequence[CategoryDifference]](
@@ -109,8 +107,8 @@ def find_guards(
     iterations = [study.summary.iterations for study in (first, second)]
     # Of the compared kind, traced or not.
     counts = [
-        study.step_times.phase.count(study.summary.phase or "") * max(each, 1)
-        for study, each in zip((first, second), iterations, strict=True)
+        study.step_times.phase.count(study.summary.phase or "") * max(study.summary.iterations, 1)
+        for study in (first, second)
     ]
     if None in phases:
         guards.append("One side has no events: nothing to compare.")
@@ -134,9 +132,7 @@ def find_guards(
 
 def batch_sizes(first: Study, second: Study) -> tuple[int, int] | None:
     """Give examples per step of A and of B; None where one is not known."""
-    one, two = (
-        study.summary.batch_size or usual_batch_size(study.trace) for study in (first, second)
-    )
+    one, two = (s.summary.batch_size or usual_batch_size(s.trace) for s in (first, second))
     return None if one is None or two is None else (one, two)
 
 
@@ -145,9 +141,7 @@ def _device_of(study: Study) -> str:
     if plane is None:
         return "the CPU"
     stats = study.trace.planes[plane].stats
-    facts = {name: str(stats.get(name, "?")) for name in _DEVICE_STATS}
-    kind = facts["device_type_string"]
+    kind, major, minor, cores = (str(stats.get(name, "?")) for name in _DEVICE_STATS)
     if kind == "?":
-        capability = f"{facts['compute_cap_major']}.{facts['compute_cap_minor']}"
-        kind = f"compute capability {capability}, {facts['core_count']} cores"
+        kind = f"compute capability {major}.{minor}, {cores} cores"
     return f"{study.trace.planes[plane].name.partition(':')[2]} ({kind})"

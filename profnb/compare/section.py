@@ -189,9 +189,8 @@ def _quality_section(labels: tuple[str, str], metrics: Sequence[MetricDifference
 
 def _time_section(runs: tuple[RunSet, RunSet], p_value: float) -> Section:
     def spread(times: Floats) -> tuple[str, str, str]:
-        low, middle, high, least, most = (
-            duration_text(float(time_ps)) for time_ps in np.percentile(times, (25, 50, 75, 0, 100))
-        )
+        quantiles = np.percentile(times, (25, 50, 75, 0, 100)).tolist()
+        low, middle, high, least, most = map(duration_text, quantiles)
         return middle, range_text(low, high), range_text(least, most)
 
     rows = []
@@ -297,9 +296,8 @@ def layer_section(
             f"{frameworks[0]} and {frameworks[1]} have no common ops, and one has no known layers. Only "
             "categories can be compared."
         )
-        return Section(
-            _LAYERS_TITLE, sentence, (), (), (), (), "", plain=f"{_LAYERS_TITLE}\n{sentence}"
-        )
+        plain = f"{_LAYERS_TITLE}\n{sentence}"
+        return Section(_LAYERS_TITLE, sentence, (), (), (), (), plain=plain)
     # How much more B spends on each, also where one side has no such layer.
     more = [float(np.nan_to_num(row.second_ps) - np.nan_to_num(row.first_ps)) for row in layers]
     order = sorted(range(len(layers)), key=lambda row: -abs(more[row]))
@@ -359,9 +357,8 @@ def _about_layers(
 ) -> str:
     both = sum(row.status == "both" for row in layers if row.is_layer)
     every = sum(row.is_layer for row in layers)
-    times = " and ".join(
-        f"{duration_text(spent)} in {label}" for spent, label in zip(op_ps, labels, strict=True)
-    )
+    texts = map(duration_text, op_ps)
+    times = " and ".join(f"{spent} in {label}" for spent, label in zip(texts, labels, strict=True))
     words = [
         f"{count_text(both)} of {count_text(every)} layers with ops were found on both sides by name. Op "
         f"time of a mean traced step: {times}, threads added up, without Python and waiting between ops."
@@ -410,8 +407,8 @@ def _box_figure(
     labels = []
     for place, ((label, side, _), values) in enumerate(zip(boxes, scaled, strict=True)):
         data += _box(place, values, end, unit, _SIDE_COLOURS[side])
-        most = float(values.max())
-        labels.append(f"{label} (to {duration_text(most * scale)} →)" if most > end else label)
+        far = f" (to {duration_text(tops[place] * scale)} →)" if tops[place] > end else ""
+        labels.append(f"{label}{far}")
     return lying_chart(title, 110 + 34 * len(boxes), data, labels, end, f" {unit}")
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from profnb.capture.parts.part_records import CELL, PROFNB
 from profnb.causes.cell_tree import LAYER, OP, CellTree
 from profnb.compare.differences import listed
+from profnb.core.columns import group
 from profnb.core.printable import printable
 from profnb.core.table import Table, columns_in
 from profnb.core.units import PS_PER_MS, duration_text, signed_text
@@ -89,10 +90,8 @@ def tree_rows(tree: CellTree) -> Tree:
             place[at] = place[parent]
             rows[place[parent]][-1] += own_ms
             continue
-        place[at] = len(rows)
-        rows.append(
-            [place[parent], tree.kind[at], tree.name[at], int(tree.occurrences[at]), own_ms]
-        )
+        place[at], count = len(rows), int(tree.occurrences[at])
+        rows.append([place[parent], tree.kind[at], tree.name[at], count, own_ms])
     return [[*row[:-1], round(row[-1], 4)] for row in rows]
 
 
@@ -236,16 +235,13 @@ def _closed(first: dict[Path, Any], second: dict[Path, Any]) -> set[Path]:
 
     What the traced steps tell (layers, ops) is compared only where both sides have the same kind.
     """
-    below: list[dict[Path, set[str]]] = []
-    for nodes in (first, second):
-        kinds: dict[Path, set[str]] = {path[:-1]: set() for path in nodes if path}
-        for path in nodes:
-            if path and path[-1][0] in (LAYER, OP):
-                kinds[path[:-1]].add(path[-1][0])
-        below.append(kinds)
-    return {
-        path for path in first.keys() & second.keys() if below[0].get(path) != below[1].get(path)
-    }
+
+    def kinds_below(nodes: dict[Path, Any]) -> dict[Path, set[str]]:
+        kinds = group((path[:-1], path[-1][0]) for path in nodes if path)
+        return {path: {LAYER, OP}.intersection(some) for path, some in kinds.items()}
+
+    one, two = kinds_below(first), kinds_below(second)
+    return {path for path in first.keys() & second.keys() if one.get(path) != two.get(path)}
 
 
 PART_DIFFERENCES = Table[Sequence[PartDifference]](

@@ -242,13 +242,9 @@ def _closing(sentence: str, at: int) -> int:
 
 def name_in_notebook(result: object) -> str:
     """Find a result's name in the notebook that runs: the user's, else ``_tfprofile``; "" for none."""
-    get_ipython = getattr(sys.modules.get("IPython"), "get_ipython", None)
-    shell: Any = None if get_ipython is None else get_ipython()
-    if shell is None:
-        return ""
-    names: list[str] = [
-        name for name, value in list(getattr(shell, "user_ns", {}).items()) if value is result
-    ]
+    get_ipython = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)
+    variables: dict[str, Any] = getattr(get_ipython(), "user_ns", {})
+    names = [name for name, value in list(variables.items()) if value is result]
     given = [name for name in names if name.isidentifier() and not name.startswith("_")]
     return (given or [name for name in names if name == _LAST_RESULT] or [""])[0]
 

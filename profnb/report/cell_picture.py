@@ -42,7 +42,7 @@ _TITLES = {
 }  # fmt: skip
 _GROWN, _SHRUNK, _LEAST_SEEN = "#c62828", "#2e7d32", 0.005  # of the longer cell
 _BESIDE = (
-    "display:grid;grid-template-columns:repeat(auto-fit,minmax(min(420px,100%),1fr));gap:0 14px"
+    "display:grid;gap:0 14px;grid-template-columns:repeat(auto-fit,minmax(min(420px,100%),1fr))"
 )
 Places = Callable[[str], str]
 _MOST_SAID, _LEAST_SAID, _LEAST_REST = 3, 0.03, 0.005
@@ -128,29 +128,25 @@ def difference_picture(trees: Sequence[CellTree], labels: Sequence[str]) -> Mark
     """
     wide_ps = max(1, *(tree.whole_ps for tree in trees))
     looks = {1: (f"longer in {labels[1]}", _GROWN), -1: (f"shorter in {labels[1]}", _SHRUNK)}
-    pictures = []
+    pictures = Markup("")
     for tree, label, nodes in zip(trees, labels, compare_nodes(trees), strict=True):
-        signs = [
-            int(np.sign(node.difference_ps)) * (abs(node.difference_ps) >= _LEAST_SEEN * wide_ps)
-            for node in nodes
-        ]
-        times = [
-            f"{duration_text(wall_ps)}, "
-            + (node.status if node.status in (NEW, GONE) else signed_text(node.difference_ps))
-            if sign
-            else duration_text(wall_ps)
-            for wall_ps, node, sign in zip(tree.wall_ps.tolist(), nodes, signs, strict=True)
-        ]
+        look, times = [], []
+        for node, time in zip(nodes, map(duration_text, tree.wall_ps.tolist()), strict=True):
+            is_seen = abs(node.difference_ps) >= _LEAST_SEEN * wide_ps
+            sign = int(np.sign(node.difference_ps)) * is_seen
+            more = node.status if node.status in (NEW, GONE) else signed_text(node.difference_ps)
+            look.append(looks.get(sign, (_HELD, "")))
+            times.append(f"{time}, {more}" if sign else time)
         picture = icicle(
             tree,
             [label, *map(tree.title, range(1, len(tree)))],
-            [looks.get(sign, (_HELD, "")) for sign in signs],
+            look,
             times,
             order=[node.most_ps for node in nodes],
             wide_ps=wide_ps,
         )
-        pictures.append(Markup('<div style="min-width:0">{}</div>').format(picture))
-    return Markup('<div style="{}">{}</div>').format(_BESIDE, Markup("").join(pictures))
+        pictures += Markup('<div style="min-width:0">{}</div>').format(picture)
+    return Markup('<div style="{}">{}</div>').format(_BESIDE, pictures)
 
 
 def _begins(tree: CellTree, size: Sequence[int]) -> list[int]:
@@ -160,9 +156,8 @@ def _begins(tree: CellTree, size: Sequence[int]) -> list[int]:
         return tree.kind[row] == parts.PROFNB or tree.title(row) == "others", -size[row]
 
     begin = [0] * len(tree)
-    for above, rows in group(
-        (above, row) for row, above in enumerate(tree.parent.tolist())
-    ).items():
+    rows_below = group((above, row) for row, above in enumerate(tree.parent.tolist()))
+    for above, rows in rows_below.items():
         at = begin[above] if above >= 0 else 0
         for row in sorted(rows, key=order):
             begin[row] = at
@@ -224,6 +219,7 @@ def _leads_to(tree: CellTree, row: int, places: Places) -> str:
 
 def _largest(tree: CellTree) -> Markup:
     listed = [row for row in _order(tree) if tree.fraction[row] >= _LEAST_LISTED][:_MOST_LISTED]
+    headings = ("", f"part of {tree.whole}", "time", "share")
     rows: list[list[Cell]] = [
         [
             (bar_text(float(tree.fraction[row]), _BAR_LENGTH), f"color:{_colour(tree, row)}"),
@@ -233,9 +229,7 @@ def _largest(tree: CellTree) -> Markup:
         ]
         for row in listed
     ]
-    return html_table(
-        ("", f"part of {tree.whole}", "time", "share"), rows, (False, False, True, True)
-    )
+    return html_table(headings, rows, (False, False, True, True))
 
 
 def _colour(tree: CellTree, row: int) -> str:
@@ -257,7 +251,6 @@ def tree_section(tree: CellTree) -> Section:
     def occurrences(row: int) -> str:
         return count_text(int(tree.occurrences[row]) or None)
 
-    order: Sequence[int] = _order(tree)
     return section_of(
             CELL_TREE,
             tree,
@@ -275,7 +268,7 @@ def tree_section(tree: CellTree) -> Section:
             tab=_TAB,
             sentence=f"{duration_text(tree.whole_ps)} of {tree.whole}. A node includes the nodes below.",
             bar=Bar(lambda row: float(tree.fraction[row]), lambda row: _colour(tree, row), 8),
-            rows=order,
+            rows=_order(tree),
             is_sortable=True,
             shown=_SHOWN,
             is_detail=tree.is_recorded,
@@ -472,9 +465,9 @@ def _named(tree: CellTree, row: int) -> str:
 
 def _largest_below(tree: CellTree, node: int) -> list[int]:
     """Find the parts of a node: what a line calls of a framework is the line's."""
-    below = [row for row in range(node + 1, len(tree)) if tree.parent[row] == node]
-    below = [row for row in below if tree.kind[row] not in _OF_ABOVE]
-    return sorted(below, key=lambda row: -int(tree.wall_ps[row]))
+    below = (row for row in range(node + 1, len(tree)) if tree.parent[row] == node)
+    parts_of_it = [row for row in below if tree.kind[row] not in _OF_ABOVE]
+    return sorted(parts_of_it, key=lambda row: -int(tree.wall_ps[row]))
 
 
 def _runs(tree: CellTree, rows: Sequence[int]) -> str:
@@ -483,9 +476,8 @@ def _runs(tree: CellTree, rows: Sequence[int]) -> str:
     for row in rows:
         above = int(tree.parent[row])
         if tree.kind[row] == parts.AROUND and tree.kind[above] == parts.CALL:
-            runs[tree.name[above]] = max(
-                runs.get(tree.name[above], 0), int(tree.occurrences[above])
-            )
+            name, times = tree.name[above], int(tree.occurrences[above])
+            runs[name] = max(runs.get(name, 0), times)
     if all(times <= 1 for times in runs.values()):
         return ""
     return ", ".join(f"{count_text(n)} times {name}" if n > 1 else name for name, n in runs.items())

@@ -281,9 +281,8 @@ class Progress:
 
     def show(self, done: int, what: str) -> None:
         """Say how many runs are done and which one is being made."""
-        line = " · ".join(
-            part for part in (f"{done} of {self._total} {self._counted}", self._left(done)) if part
-        )
+        counted = f"{done} of {self._total} {self._counted}"
+        line = " · ".join(filter(None, (counted, self._left(done))))
         if self._slot is not None:
             rows = [self._rows[row] for row in sorted(self._rows)][-_SHOWN_RUNS:]
             self._slot.show(str(self._html(done, line, what, rows)), f"{line}  {what}".strip())
@@ -303,8 +302,8 @@ class Progress:
             sys.stderr.flush()
 
     def _html(self, done: int, line: str, what: str, rows: Sequence[Any]) -> Markup:
-        numbers = [False, *(True for _ in self._headings[1:])]
-        table = html_table(self._headings, rows, numbers) if rows else Markup("")
+        numbers = [at > 0 for at, _ in enumerate(self._headings)]
+        table = html_table(self._headings, rows, numbers) if rows else ""
         return Markup(
             '<div class="profnb" style="{}"><progress value="{}" max="{}" '
             'style="vertical-align:middle;margin-right:8px"></progress>{} <span style="{}">{}</span>{}</div>'

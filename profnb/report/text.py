@@ -5,6 +5,7 @@ Where the time goes is said shortly for the terminal (`answer_text`), and on a p
 the typical step, and of the ops' own time (the op table by type).
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -113,9 +114,8 @@ def shortage_text(shortage: MemoryShortage, kinds: Sequence[KindRow]) -> str:
         of = f"{of}({shortage.limit_of}) " if of and shortage.limit_of else of
         had = f"{bytes_text(in_use)} {of}were in use"
     by = f" by {quoted(shortage.op)}" if shortage.op else ""
-    facts = [f"{asked} were asked for{by}" if asked else "", had]
-    facts = [fact for fact in facts if fact]
-    said += [f"{'; '.join(facts)}."] if facts else []
+    facts = "; ".join(filter(None, (asked and f"{asked} were asked for{by}", had)))
+    said += [f"{facts}."] if facts else []
     parts = [f"{kind} {bytes_text(size)}" for kind, size in sums.items()]
     said += [f"In use: {', '.join(parts[:_MOST_KINDS])}."] if parts else []
     return " ".join(said)
@@ -130,11 +130,10 @@ def headline_text(study: Study) -> str:
     if summary.median_ps is None:
         return "Nothing was recorded"
     if steps.is_window:
-        untraced = len(study.recording.steps)
-        what = (
-            f"None of {counted_text(untraced, 'step')} was traced" if untraced else "No steps found"
-        )
-        return f"{what}; {duration_text(summary.median_ps)} of activity in one window"
+        steps_text = counted_text(len(study.recording.steps), "step")
+        none_traced = f"None of {steps_text} was traced" if len(study.recording.steps) else ""
+        activity = f"{duration_text(summary.median_ps)} of activity in one window"
+        return f"{none_traced or 'No steps found'}; {activity}"
     count = len(summary.counted)
     phase = "" if summary.phase == "step" else f"{steps.title_of(summary.phase)} "
     aside = _aside_text(steps.duration_ps[summary.aside].tolist())
@@ -235,20 +234,20 @@ def idle_text(study: Study) -> str:
         return ""
     whole, window = int(idle.total_ps.sum()), idle.window_ps
     order = np.argsort(-idle.total_ps, kind="stable")[:2].tolist()
-    causes = [(IDLE_CAUSES[row], int(idle.total_ps[row])) for row in order]
+    (first, first_ps), (second, second_ps) = (
+        (IDLE_CAUSES[row], int(idle.total_ps[row])) for row in order
+    )
     name = idle.device.removeprefix("/device:").partition(":")[0]
     several = len(working_devices(study.trace))
     device = f"The {name if name in ('GPU', 'TPU') else 'device'}"
     if several > 1:
         device = f"The busiest of {several} devices"
     said = f"{device} is idle {percent_text(whole / window)} of the time"
-    first, first_ps = causes[0]
     if first not in _IDLE_CLAUSES:
         return f"{said}; why was not recorded."
     is_most = first_ps >= _HALF * whole
     how = "mostly because" if is_most else "most often because"
     said += f", {how} {_IDLE_CLAUSES[first]} ({percent_text(first_ps / window)})"
-    second, second_ps = causes[1]
     is_worth_it = second_ps >= max(_LEAST_CAUSE * window, _SHARE_OF_FIRST * first_ps)
     if second in _IDLE_CLAUSES and is_worth_it and not is_most:
         said += f". Second cause: {_IDLE_CLAUSES[second]} ({percent_text(second_ps / window)})"
@@ -272,13 +271,12 @@ def _largest_kind(study: Study, *, on_device: bool) -> str:
     ops = study.ops.steady
     rows = np.flatnonzero((ops.is_device == on_device) & (ops.self_ps > 0))
     whole = int(ops.self_ps[rows].sum())
-    sums: dict[str, int] = {}
+    sums = Counter[str]()
     for row in rows.tolist():
-        kind = ops.op_type[row] or ops.op_name[row]
-        sums[kind] = sums.get(kind, 0) + int(ops.self_ps[row])
+        sums[ops.op_type[row] or ops.op_name[row]] += int(ops.self_ps[row])
     if len(sums) < 2:
         return ""
-    kind, took = max(sums.items(), key=lambda item: item[1])
+    ((kind, took),) = sums.most_common(1)
     if took < _LEAST_OP * whole or not kind:
         return ""
     name = printable(plain_type(kind))[:LONGEST_NAME]
@@ -313,15 +311,10 @@ def fact_rows(study: Study, overhead_ps: float | None) -> list[Fact]:
         remark = f"batch size {count_text(summary.batch_size)}, at the step time of the headline"
         facts.append(Fact(THROUGHPUT, examples_text(rate), remark))
     if summary.warm_up.size and not summary.all_warm_up:
-        first = int(summary.warm_up[0])
-        facts.append(
-            Fact(
-                "warm-up",
-                duration_text(float(steps.duration_ps[summary.warm_up].sum())),
-                f"{len(summary.warm_up)} left out of averages; first step "
-                f"{duration_text(float(steps.duration_ps[first]))}",
-            )
-        )
+        warm_ps = steps.duration_ps[summary.warm_up]
+        first = duration_text(float(warm_ps[0]))
+        remark = f"{warm_ps.size} left out of averages; first step {first}"
+        facts.append(Fact("warm-up", duration_text(float(warm_ps.sum())), remark))
     facts.extend(_facts_between(study))
     facts.append(_cost_fact(study, overhead_ps))
     return facts
@@ -347,13 +340,10 @@ def _facts_between(study: Study) -> list[Fact]:
         cause = find_gap_cause(study, longest)
         if cause is not None:
             what += f": {duration_text(cause.wall_ps)} of it {cause.text}"
-        facts.append(
-            Fact(
-                "pauses",
-                duration_text(float(gaps.duration_ps[pauses].sum())),
-                f"{count_text(pauses.size)}, outside of the steps; the longest {took}, {where}{what}",
-            )
+        remark = (
+            f"{count_text(pauses.size)}, outside of the steps; the longest {took}, {where}{what}"
         )
+        facts.append(Fact("pauses", duration_text(float(gaps.duration_ps[pauses].sum())), remark))
     return facts
 
 
@@ -366,9 +356,8 @@ def _time_facts(study: Study) -> list[Fact]:
     spread = f"middle half {range_text(duration_text(low), duration_text(high))}"
     facts = [Fact("step time, median", duration_text(summary.median_ps), spread)]
     if len(summary.counted) + len(summary.aside) >= _FEWEST_FOR_P95:
-        facts.append(
-            Fact("step time, p95", duration_text(summary.p95_ps), "19 of 20 steps are faster")
-        )
+        p95 = duration_text(summary.p95_ps)
+        facts.append(Fact("step time, p95", p95, "19 of 20 steps are faster"))
     facts.append(Fact("between steps", duration_text(summary.median_gap_ps), _gap_remark(study)))
     return facts
 
@@ -423,11 +412,6 @@ def _cost_fact(study: Study, overhead_ps: float | None) -> Fact:
 def share_rows(shares: Sequence[Share]) -> list[tuple[str, str, str, str]]:
     """One row per category: name, bar, mean per step, share."""
     return [
-        (
-            share.category,
-            bar_text(share.fraction),
-            duration_text(share.mean_ps),
-            percent_text(share.fraction),
-        )
-        for share in shares
+        (s.category, bar_text(s.fraction), duration_text(s.mean_ps), percent_text(s.fraction))
+        for s in shares
     ]
