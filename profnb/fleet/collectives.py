@@ -161,10 +161,8 @@ def _is_meeting(trace: Trace, events: Int64s) -> Bools:
     """In which of N collectives all wait for all, shape (N,)."""
     kinds = trace.stats.texts(_KIND)
     row = kinds.of(events)
-    is_all_to_all = np.array(
-        [text.startswith(_ALL_TO_ALL) for text in (*kinds.texts, "")], np.bool_
-    )
-    names = trace.events.name[events]
+    texts, names = (*kinds.texts, ""), trace.events.name[events]
+    is_all_to_all = np.array([text.startswith(_ALL_TO_ALL) for text in texts], np.bool_)
     is_of_twos = has_pairs(trace)
     is_name_of_all = {
         name: not ((is_of_twos and _is_pair(trace.names[name])) or _START.match(trace.names[name]))

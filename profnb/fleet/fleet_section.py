@@ -42,12 +42,8 @@ class FleetSteps:
 
 
 def _step_rows(name: str) -> "Column[FleetSteps]":
-    at = OWN_CATEGORIES.index(name)
-    return Column(
-        column_of(name),
-        lambda f: f.merged.categories_ps[:, :, at].T.ravel(),
-        f"{name} of the own work",
-    )
+    at, meaning = OWN_CATEGORIES.index(name), f"{name} of the own work"
+    return Column(column_of(name), lambda f: f.merged.categories_ps[:, :, at].T.ravel(), meaning)
 
 
 FLEET_HOSTS = Table[HostTimes](
@@ -157,16 +153,8 @@ def _section(
 ) -> Section:
     """A section with a row per host: of all, or of those of the longest own work."""
     longest = np.argsort(-times.own_ps, kind="stable")[:_MOST_HOSTS]
-    return section_of(
-        FLEET_HOSTS,
-        times,
-        columns,
-        title=title,
-        bar=bar,
-        rows=sorted(longest.tolist()),
-        sentence=sentence,
-        **rest,
-    )
+    rest |= {"title": title, "bar": bar, "sentence": sentence}
+    return section_of(FLEET_HOSTS, times, columns, rows=sorted(longest.tolist()), **rest)
 
 
 def _host_section(times: HostTimes, _: Merged) -> Section:
@@ -177,9 +165,8 @@ def _host_section(times: HostTimes, _: Merged) -> Section:
     )
     if len(times.host) > _MOST_HOSTS:
         count = counted_text(len(times.host), times.noun)
-        sentence += (
-            f" Listed are the {_MOST_HOSTS} with the longest own work; fleet.hosts has all {count}."
-        )
+        longest = f"Listed are the {_MOST_HOSTS} with the longest own work"
+        sentence += f" {longest}; fleet.hosts has all {count}."
     columns = ("step_ms", "own_ms", "wait_ms", "exchange_ms", "caused_ms", "last_fraction")
     title = f"{times.noun.capitalize()}s"
     return _section(times, title, sentence, (_name_of(times), *columns), bar)

@@ -259,9 +259,8 @@ def find_meeting(digests: Sequence[Digest]) -> Meeting:
         )
         apart = first_of([one.host for one in _largest_group(others)[0]], _MOST_HOSTS)
         if apart and noun_of(digests) == "host":
-            notes.append(
-                f"{apart} exchange among themselves: profnb.load_fleet([their files]) shows them."
-            )
+            opened = "profnb.load_fleet([their files]) shows them"
+            notes.append(f"{apart} exchange among themselves: {opened}.")
     counts = {one.host: len(one.collectives) for one in group}
     if not all(one.collectives.is_numbered for one in group) and len(set(counts.values())) > 1:
         hosts_text = ", ".join(f"{host} {count}" for host, count in [*counts.items()][:_MOST_HOSTS])
@@ -310,41 +309,21 @@ def _why_nobody(digests: Sequence[Digest]) -> str:
     is_device, is_one = noun_of(digests) == "device", len(digests) == 1
     is_unclear = any(one.collectives.is_unclear for one in digests)
     has_replicas = is_one and digests[0].collectives.has_replicas and not digests[0].has_device
-    reasons = (
-        (
-            is_device and is_unclear,
-            "The same collectives ran at different times on these devices, so collectives cannot be matched.",
-        ),
-        (
-            is_device,
-            "These devices met in fewer than two collectives in the traced steps: no late device can be "
-            "named.",
-        ),
-        (
-            has_replicas,
-            "Replicas of this process share CPUs (logical devices). Threads work for any replica, so no "
-            "late replica can be named.",
-        ),
-        (
-            is_one,
-            "The trace of one host does not show the causes of waiting. Give load_fleet the traces of all "
-            "hosts of the capture.",
-        ),
-        (
-            is_unclear,
-            "These processes exchange in several groups. Collectives do not name the group and cannot be "
-            "matched.",
-        ),
-        (
-            any(len(one.collectives) for one in digests),
-            "No two collectives have all these hosts in common. Perhaps the captures covered different "
-            "steps: bound captures by steps (-n), not by seconds.",
-        ),
-        (
-            any(one.has_transfers for one in digests),
-            "These hosts meet in no collective. They send in pairs (parameter servers, stages of a "
-            "pipeline) or not at all, so no late host can be named.",
-        ),
-        (True, "No trace has a collective in the steps, so no late host can be named."),
-    )
-    return next(reason for holds, reason in reasons if holds)
+    reasons = {
+        "The same collectives ran at different times on these devices, so collectives cannot be matched.":
+        is_device and is_unclear,
+        "These devices met in fewer than two collectives in the traced steps: no late device can be "
+        "named.": is_device,
+        "Replicas of this process share CPUs (logical devices). Threads work for any replica, so no "
+        "late replica can be named.": has_replicas,
+        "The trace of one host does not show the causes of waiting. Give load_fleet the traces of all "
+        "hosts of the capture.": is_one,
+        "These processes exchange in several groups. Collectives do not name the group and cannot be "
+        "matched.": is_unclear,
+        "No two collectives have all these hosts in common. Perhaps the captures covered different "
+        "steps: bound captures by steps (-n), not by seconds.": any(len(one.collectives) for one in digests),
+        "These hosts meet in no collective. They send in pairs (parameter servers, stages of a "
+        "pipeline) or not at all, so no late host can be named.": any(one.has_transfers for one in digests),
+        "No trace has a collective in the steps, so no late host can be named.": True,
+    }  # fmt: skip
+    return next(reason for reason, holds in reasons.items() if holds)
