@@ -247,9 +247,8 @@ def try_in_order(
     share = _ONE_BY_ONE if len(edits) > 1 else 1.0
     meant = {edit.rule for edit in edits if edit.is_as_advised}
     promised = [one for one in advice if one.rule in meant]
-    trials = with_promise(
-        try_edits(edits, run_once, share * seconds, study, spread, tell), promised
-    )
+    trials = try_edits(edits, run_once, share * seconds, study, spread, tell)
+    trials = with_promise(trials, promised)
     best = [edit for edit, trial in zip(edits, trials, strict=True) if trial.is_faster]
     joined = join(best) if len(best) > 1 else None
     if joined is not None and not any("interrupted" in trial.error for trial in trials):
@@ -296,12 +295,8 @@ def working_elsewhere(needed: Sequence[Path]) -> Iterator[Path]:
     Raises:
         CaptureError: That is too large to copy.
     """
-    size = sum(
-        file.stat().st_size
-        for path in needed
-        for file in (path, *path.rglob("*"))
-        if file.is_file()
-    )
+    files = [file for path in needed for file in (path, *path.rglob("*")) if file.is_file()]
+    size = sum(file.stat().st_size for file in files)
     if size > _MOST_FOLDER_BYTES:
         raise CaptureError(
             f"The code writes files, and reads {bytes_text(size)} of its folder: too much to copy. Move the "
@@ -310,10 +305,8 @@ def working_elsewhere(needed: Sequence[Path]) -> Iterator[Path]:
     before = Path.cwd()
     with tempfile.TemporaryDirectory(prefix=folder_prefix(), ignore_cleanup_errors=True) as name:
         for path in needed:
-            if path.is_dir():
-                shutil.copytree(path, Path(name) / path.name, symlinks=True)
-            else:
-                shutil.copy2(path, Path(name) / path.name)
+            copy = partial(shutil.copytree, symlinks=True) if path.is_dir() else shutil.copy2
+            copy(path, Path(name) / path.name)
         os.chdir(name)
         try:
             yield Path(name)

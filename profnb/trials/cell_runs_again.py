@@ -134,9 +134,8 @@ class CellAgain:
         with ExitStack() as stack:
             figures = FIGURES.owner()
             if figures is not None:
-                stack.enter_context(
-                    replace_attribute(figures, FIGURES.attributes[0], OrderedDict())
-                )
+                name = FIGURES.attributes[0]
+                stack.enter_context(replace_attribute(figures, name, OrderedDict()))
             try:
                 yield
             finally:
@@ -201,8 +200,8 @@ def _earlier_cells(name: str, needed: Collection[str]) -> dict[str, str]:
     for file in list(linecache.cache):
         if file != name and is_user_file(file) and (file.startswith("<") or "ipykernel" in file):
             with suppress(SyntaxError, ValueError):
-                body = parse_again("".join(linecache.getlines(file))).body
-                statements += [(file, one) for one in body]
+                tree = parse_again("".join(linecache.getlines(file)))
+                statements += [(file, one) for one in tree.body]
     wanted, files = set(needed), set()
     for file, one in reversed(statements):
         made = cell_reads.made_by(one)

@@ -55,16 +55,14 @@ def try_script(
     file = str(Path.cwd() / words[0])
     text = Path(file).read_text(encoding="utf-8")
     reads = CodeReads(parse_again(text))
-    refusal = "" if anyway else next(reads.refusals(), "")
-    if refusal:
+    if refusal := "" if anyway else next(reads.refusals(), ""):
         return [declined(refusal.replace("The cell", "The script"))]
     sources = {file: text}
     if edits is None:
         edits = find_edits(profile.advice, sources, names or {})
     if not edits:
-        return [
-            declined("No advice has a safe edit for this script. Edit by hand, then profile again.")
-        ]
+        none = "No advice has a safe edit for this script. Edit by hand, then profile again."
+        return [declined(none)]
     needed = None if reads.places is None else existing_places(reads.places, Path.cwd())
     run_once = partial(_run_once, file, words, text, needed, profile)
     return try_for(profile, edits[:count], sources, run_once, seconds, tell)
@@ -84,9 +82,8 @@ def try_in_terminal(
             names=names,
             tell=partial(now.__setitem__, 0),
         )
-        profile.try_advice(
-            arguments.tries, seconds=arguments.try_seconds, anyway=arguments.try_anyway
-        )
+        seconds, anyway = arguments.try_seconds, arguments.try_anyway
+        profile.try_advice(arguments.tries, seconds=seconds, anyway=anyway)
     return trials_text(profile.tried)
 
 
