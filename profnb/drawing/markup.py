@@ -178,13 +178,11 @@ def html_table(
     """
     columns = zip(headings, meanings or [""] * len(headings), numbers, strict=True)
     lines = [[_heading(text, meaning, is_number=one) for text, meaning, one in columns]]
-    lines += (
-        [_cell(cell, is_number=one) for cell, one in zip(row, numbers, strict=True)] for row in rows
-    )
+    for row in rows:
+        lines.append([_cell(cell, is_number=one) for cell, one in zip(row, numbers, strict=True)])
     row_element = Markup("<tr>{}</tr>").format
-    return Markup('<div style="overflow-x:auto"><table cellpadding="4">{}</table></div>').format(
-        _NOTHING.join(row_element(_NOTHING.join(line)) for line in lines)
-    )
+    table = Markup('<div style="overflow-x:auto"><table cellpadding="4">{}</table></div>')
+    return table.format(_NOTHING.join(row_element(_NOTHING.join(line)) for line in lines))
 
 
 def with_names(text: str) -> Markup:
@@ -236,10 +234,9 @@ def plain_table(rows: Sequence[Sequence[str]], numbers: Sequence[bool]) -> str:
         )
     room = columns - 2 * (len(widths) - 1)
     for giving in (True, False):  # what numbers are called, then texts
+        columns_of_kind = [at for at, one in enumerate(numbers) if one is giving]
         while sum(widths) > room:
-            wide = [
-                at for at, one in enumerate(numbers) if one is giving and widths[at] > least[at]
-            ]
+            wide = [at for at in columns_of_kind if widths[at] > least[at]]
             if not wide:
                 break
             widths[max(wide, key=widths.__getitem__)] -= 1

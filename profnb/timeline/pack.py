@@ -242,11 +242,11 @@ class PackedTimeline:
 
 def event_details(scene: Scene, event: int) -> str:
     """Write the stats of an event as lines of ``name: value``, for a person to read."""
-    lines = []
-    for name, value in scene.study.trace.stats.of_event(event).items():
-        if name.startswith("_") or name in _INTERNAL or isinstance(value, bytes):
-            continue
-        lines.append(f"{name}: {value}"[:_LONGEST_DETAIL])
+    lines = [
+        f"{name}: {value}"[:_LONGEST_DETAIL]
+        for name, value in scene.study.trace.stats.of_event(event).items()
+        if not (name.startswith("_") or name in _INTERNAL or isinstance(value, bytes))
+    ]
     return "\n".join(lines)[: 4 * _LONGEST_DETAIL]
 
 
@@ -292,12 +292,10 @@ def _columns(
     delta[starts] = begin[starts]
     is_block = marks.occurrences > 1
     busy = np.where(is_block, np.maximum(marks.busy_ps // unit_ps, 1), 0)
-    self_ps = np.bincount(
-        marks.mark_of_event[marks.mark_of_event >= 0],
-        scene.study.self_ps[marks.mark_of_event >= 0],
-        len(marks),
-    )
-    children = (marks.busy_ps - self_ps.astype(np.int64)) // unit_ps
+    is_marked = marks.mark_of_event >= 0
+    of_marks, self_ps = marks.mark_of_event[is_marked], scene.study.self_ps[is_marked]
+    self_ps = np.bincount(of_marks, self_ps, len(marks)).astype(np.int64)
+    children = (marks.busy_ps - self_ps) // unit_ps
     names, name = np.unique(_name_rows(scene, marks), return_inverse=True)
     step = scene.study.groups.step[marks.event].astype(np.int64) + 1
     category = scene.study.categories[marks.event].astype(np.int64)

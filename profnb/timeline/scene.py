@@ -139,9 +139,8 @@ def thin_track(track: Track, most: int, window_ps: tuple[int, int] | None = None
         ends = np.append(starts[1:], inside) - 1
         chosen = np.concatenate([starts, by_value[starts], by_value[ends], ends])
         rows = rows[np.unique(chosen)]
-    return replace(
-        track, time_ps=track.time_ps[rows], value=track.value[rows], left_out=inside - rows.size
-    )
+    time_ps, value = track.time_ps[rows], track.value[rows]
+    return replace(track, time_ps=time_ps, value=value, left_out=inside - rows.size)
 
 
 @dataclass(frozen=True, slots=True)
