@@ -122,13 +122,8 @@ def _demo(arguments: argparse.Namespace) -> None:
 def _load(arguments: argparse.Namespace) -> "Profile":
     from profnb.loading import load
 
-    return load(
-        arguments.path,
-        run=arguments.run,
-        host=arguments.host,
-        warmup_steps=arguments.warmup,
-        steps=arguments.steps,
-    )
+    choice = {"run": arguments.run, "host": arguments.host, "steps": arguments.steps}
+    return load(arguments.path, **choice, warmup_steps=arguments.warmup)
 
 
 def _report(arguments: argparse.Namespace) -> None:
@@ -140,10 +135,8 @@ def _report(arguments: argparse.Namespace) -> None:
         arguments.parser.error("it takes a path, or --last")
     if arguments.list and not arguments.last:
         for trace in find_traces(arguments.path):
-            size_mb = trace.path.stat().st_size / 1e6
-            _say(
-                f"run {trace.run}  host {trace.host}  {size_mb:.1f} MB  {printable(str(trace.path))}"
-            )
+            path, size_mb = printable(str(trace.path)), trace.path.stat().st_size / 1e6
+            _say(f"run {trace.run}  host {trace.host}  {size_mb:.1f} MB  {path}")
         return
     is_of_one = arguments.last or arguments.host is not None or arguments.steps is not None
     fleet = None if is_of_one else find_fleet(arguments.path, arguments.run)
@@ -179,9 +172,8 @@ def _table(arguments: argparse.Namespace) -> None:
         _say("\n".join(f"{name:20}  {table.rows}" for name, table in tables.items()))
         return
     if arguments.name not in tables:
-        raise ValueError(
-            f"There is no table {arguments.name!r}. The tables are: {', '.join(tables)}."
-        )
+        listed = ", ".join(tables)
+        raise ValueError(f"There is no table {arguments.name!r}. The tables are: {listed}.")
     table, frame = tables[arguments.name], getattr(_load(arguments), arguments.name)
     if arguments.json:
         print(json.dumps(table.to_json(frame), default=str))
@@ -453,9 +445,8 @@ def _trouble(error: Exception) -> str:
     """Say what an error found, and what to do."""
     if not isinstance(error, OSError) or error.filename is None:
         return str(error)
-    path = Path(
-        os.fsdecode(error.filename) if isinstance(error.filename, bytes) else str(error.filename)
-    )
+    name = error.filename
+    path = Path(os.fsdecode(name) if isinstance(name, bytes) else str(name))
     if isinstance(error, FileNotFoundError):
         return f"There is no {path if path.parent.exists() else path.parent}. Check the path."
     if isinstance(error, IsADirectoryError):

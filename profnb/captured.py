@@ -141,11 +141,9 @@ class CapturedProfile:
             elif recording.path is not None:
                 from profnb.trace.files import read_trace
 
-                trace = read_trace(recording.path)
                 # The file is named for the host, which nobody who is shown the result needs to know.
-                self.profile._set_trace(
-                    replace(trace, source=self.profile.options.label or _NAMELESS)
-                )
+                source = self.profile.options.label or _NAMELESS
+                self.profile._set_trace(replace(read_trace(recording.path), source=source))
         except TraceFormatError as error:
             recording.messages.append(f"The profiler left a trace that cannot be read. {error}")
         except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
@@ -277,11 +275,8 @@ def _caller() -> tuple[dict[str, object], str, int]:
     A function's own are not: to read them would keep what they are bound to alive (``frame.f_locals``, before
     Python 3.13), and so would to hold its frame.
     """
-    caller = sys._getframe()
-    while caller.f_back is not None and caller.f_globals.get("__name__") in (
-        __name__,
-        "contextlib",
-    ):
+    caller, ours = sys._getframe(), (__name__, "contextlib")
+    while caller.f_back is not None and caller.f_globals.get("__name__") in ours:
         caller = caller.f_back
     return caller.f_globals, caller.f_code.co_filename, caller.f_lineno
 

@@ -180,9 +180,8 @@ class Comparison(ComparedResult):
         if all(self._fleets):
             named = " and ".join(next(iter(side[0])) for side in self._fleets)
             return [f"Steps are of all hosts; categories and ops are of one host each: {named}."]
-        for label, profiles, aside in zip(
-            self.labels, (self.first, self.second), self._aside, strict=True
-        ):
+        sides = zip(self.labels, (self.first, self.second), self._aside, strict=True)
+        for label, profiles, aside in sides:
             hosts = aside + sum(profile.other_hosts for profile in profiles)
             if hosts:
                 guards.append(
@@ -397,20 +396,17 @@ def _distinct(profiles: Sequence[Profile]) -> list[Profile]:
     """The profiles without those given again: as the same object, or as the same capture opened twice."""
     kept: list[Profile] = []
     for profile in dict.fromkeys(profiles):
-        time = profile.capture_time if profile.has_trace else None
-        again = [
-            one
-            for one in kept
-            if time is not None
-            and time.is_known
-            and one.has_trace
-            and one.capture_time == time
-            and one.trace.hostnames == profile.trace.hostnames
-            and len(one.trace.events) == len(profile.trace.events)
-        ]
-        if not again:
+        if not any(_is_same_capture(one, profile) for one in kept):
             kept.append(profile)
     return kept
+
+
+def _is_same_capture(one: Profile, two: Profile) -> bool:
+    if not one.has_trace or not two.has_trace or not one.capture_time.is_known:
+        return False
+    is_of_one_time = one.capture_time == two.capture_time
+    is_alike = one.trace.hostnames == two.trace.hostnames
+    return is_of_one_time and is_alike and len(one.trace.events) == len(two.trace.events)
 
 
 def _one_per_capture(profiles: Sequence[Profile]) -> tuple[tuple[Profile, ...], int]:

@@ -60,9 +60,8 @@ class ProfnbMagics(Magics):
             pieces = shown(*arguments, **keywords)
             if not isinstance(pieces, list) or not self._written:
                 return pieces
-            return [
-                as_written(one, self._written) if isinstance(one, str) else one for one in pieces
-            ]
+            written = self._written
+            return [as_written(one, written) if isinstance(one, str) else one for one in pieces]
 
         name = seams.TRACEBACK.attributes[0]
         self.hooked.enter_context(replace_attribute(tracebacks, name, structured_traceback))

@@ -27,10 +27,8 @@ def tiny_trace() -> bytes:
     marker_stats = _message((1, 1), (4, 1)), _message((1, 2), (4, 0))
     marker = _message((1, 1), (2, 0), (3, 1000), (4, marker_stats[0]), (4, marker_stats[1]))
     op = _message((1, 2), (2, 100), (3, 500))
-    waits = [_message((1, number), (2, 600), (3, 90 - number)) for number in (3, 4)]
-    line = _message(
-        (1, 1), (2, b"python"), (3, 1), (4, op), (4, marker), *((4, wait) for wait in waits)
-    )
+    waits = [(4, _message((1, number), (2, 600), (3, 90 - number))) for number in (3, 4)]
+    line = _message((1, 1), (2, b"python"), (3, 1), (4, op), (4, marker), *waits)
     feeder = _message((1, 2), (2, b"tf_data"), (3, 1), (4, _message((1, 5), (2, 10), (3, 50))))
     plane = _message(
         (2, b"/host:CPU"), (3, line), (3, feeder),
