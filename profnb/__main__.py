@@ -403,10 +403,7 @@ def _add_lite_options(lite: argparse.ArgumentParser) -> None:
     for flags, settings in CONVERSION_ARGUMENTS:
         lite.add_argument(*flags, **settings)
     lite.add_argument(
-        "--save",
-        type=new_file,
-        metavar="FILE",
-        help="keep the result, to open or compare it later",
+        "--save", type=new_file, metavar="FILE", help="keep the result, to open or compare it later"
     )
     lite.add_argument("--json", action="store_true", help="print it for programs, at most 8 kB")
 

@@ -110,10 +110,7 @@ class CapturedProfile:
         return self.profile
 
     def _finish(
-        self,
-        namespace: Mapping[str, object],
-        models: Sequence[object],
-        cause: BaseException | None,
+        self, namespace: Mapping[str, object], models: Sequence[object], cause: BaseException | None
     ) -> None:
         recording = self._capture.recording
         began_ns = None

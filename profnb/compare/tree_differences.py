@@ -7,7 +7,7 @@ part, with all below it.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -102,7 +102,7 @@ def compare_trees(first: Tree, second: Tree) -> list[PartDifference]:
     """
     columns = [list(zip(*tree, strict=True)) or [()] * 5 for tree in (first, second)]
     columns[1][2] = _numbered_like(*columns[0][1:3], *columns[1][1:3])
-    sides = _paths(*columns[0]), _paths(*columns[1])
+    sides = _paths(columns[0]), _paths(columns[1])
     both, closed = sides[0].keys() & sides[1].keys(), _closed(*sides)
     totals: dict[Path, list[list[float]]] = {}
     for side, nodes in enumerate(sides):
@@ -139,7 +139,7 @@ def compare_nodes(trees: Sequence[CellTree]) -> list[list[NodeDifference]]:
     names = _numbered_like(first.kind, first.name, second.kind, second.name)
     trees = first, replace(second, name=names)
     paths = [_row_paths(tree.parent.tolist(), tree.kind, tree.name) for tree in trees]
-    closed = _closed(*(_paths(*zip(*tree_rows(tree), strict=True)) for tree in trees))
+    closed = _closed(*(_paths(zip(*tree_rows(tree), strict=True)) for tree in trees))
     walls: tuple[dict[Path, int], dict[Path, int]] = ({}, {})
     for tree, wall, of_rows in zip(trees, walls, paths, strict=True):
         for path, self_ps in zip(of_rows, tree.self_ps.tolist(), strict=True):
@@ -214,15 +214,10 @@ def _shift(first: set[int], second: set[int]) -> int:
     return max(meeting, key=lambda shift: (meeting[shift], not shift, -abs(shift - usual)))
 
 
-def _paths(
-    parents: Sequence[int],
-    kinds: Sequence[str],
-    names: Sequence[str],
-    counts: Sequence[int],
-    times: Sequence[float],
-) -> dict[Path, tuple[float, int]]:
-    """Own time and count of each path, siblings of one name together."""
+def _paths(columns: Iterable[Sequence[Any]]) -> dict[Path, tuple[float, int]]:
+    """Own time and count of each path of a tree's columns, siblings of one name together."""
     nodes: dict[Path, tuple[float, int]] = {}
+    parents, kinds, names, counts, times = columns
     for path, count, own_ms in zip(_row_paths(parents, kinds, names), counts, times, strict=True):
         if path is not None:
             before = nodes.get(path, (0.0, 0))

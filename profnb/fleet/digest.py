@@ -213,12 +213,10 @@ def digest_devices(
     trace, devices = study.trace, working_devices(study.trace)
     if study.steps.is_window or len(devices) < _FEWEST_DEVICES:
         return []
-    work_by_device = {}
-    is_line = raw_device_lines(trace)
-    for plane in devices:
-        work = trace.lines.events_of(is_line & (trace.lines.plane == plane))
-        work_by_device[plane] = work, kinds_of_work(trace, work)
-    if sum((kinds == COLLECTIVE).any() for _, kinds in work_by_device.values()) < _FEWEST_DEVICES:
+    is_line, of_plane = raw_device_lines(trace), trace.lines.plane
+    works = [trace.lines.events_of(is_line & (of_plane == plane)) for plane in devices]
+    kinds_by_device = [kinds_of_work(trace, work) for work in works]
+    if sum((kinds == COLLECTIVE).any() for kinds in kinds_by_device) < _FEWEST_DEVICES:
         return []
     device_collectives = _of_one_time([find_collectives(study, plane, most) for plane in devices])
     # What each event is and when the host is at work, where the work of all devices counts.
@@ -226,8 +224,8 @@ def digest_devices(
     at_work = activities, host_pieces(trace, study.steps, study.groups, activities)
     steps, is_counted = max(study.summary.counted.size, 1), study.events_of(study.summary.counted)
     digests = []
-    for plane, exchanged in zip(devices, device_collectives, strict=True):
-        all_work, all_kinds = work_by_device[plane]
+    rows = zip(devices, device_collectives, works, kinds_by_device, strict=True)
+    for plane, exchanged, all_work, all_kinds in rows:
         is_of_steps = is_counted[all_work]
         work, kinds = all_work[is_of_steps], all_kinds[is_of_steps]
         is_in = copy_directions(trace, work) == DIRECTIONS.index("host to device")

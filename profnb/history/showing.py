@@ -186,9 +186,7 @@ class History:
 
 
 def open_history(
-    cell: str | None = None,
-    label: str | None = None,
-    path: "str | os.PathLike[str] | None" = None,
+    cell: str | None = None, label: str | None = None, path: "str | os.PathLike[str] | None" = None
 ) -> History:
     """Read the history; see ``profnb.history``.
 

@@ -41,9 +41,8 @@ _TITLES = {
     **dict.fromkeys((parts.IMPORTS, parts.BUILDING), "imports, building"),
 }  # fmt: skip
 _GROWN, _SHRUNK, _LEAST_SEEN = "#c62828", "#2e7d32", 0.005  # of the longer cell
-_BESIDE = (
-    "display:grid;gap:0 14px;grid-template-columns:repeat(auto-fit,minmax(min(420px,100%),1fr))"
-)
+_COLUMNS = "repeat(auto-fit,minmax(min(420px,100%),1fr))"
+_BESIDE = f"display:grid;grid-template-columns:{_COLUMNS};gap:0 14px"
 Places = Callable[[str], str]
 _MOST_SAID, _LEAST_SAID, _LEAST_REST = 3, 0.03, 0.005
 _MOST_NAMED_LINES, _MOST_PARTS, _WORTH_NAMING, _WORTH_A_REMARK = 3, 2, 0.25, 0.1
@@ -60,14 +59,11 @@ def cell_picture(tree: CellTree, places: Places) -> Markup:
         tree: The tree.
         places: Where a layer's ops are: words to search; "" for nowhere.
     """
-    wall_ps = tree.wall_ps.tolist()
-    return icicle(
-        tree,
-        [tree.whole, *map(tree.title, range(1, len(tree)))],
-        [look_of(tree, row) for row in range(len(tree))],
-        [f"{duration_text(one)}, {percent_text(one / (tree.whole_ps or 1))}" for one in wall_ps],
-        places=places,
-    )
+    titles = [tree.whole, *map(tree.title, range(1, len(tree)))]
+    look = [look_of(tree, row) for row in range(len(tree))]
+    wall_ps, whole_ps = tree.wall_ps.tolist(), tree.whole_ps or 1
+    times = [f"{duration_text(one)}, {percent_text(one / whole_ps)}" for one in wall_ps]
+    return icicle(tree, titles, look, times, places=places)
 
 
 def icicle(
@@ -137,14 +133,8 @@ def difference_picture(trees: Sequence[CellTree], labels: Sequence[str]) -> Mark
             more = node.status if node.status in (NEW, GONE) else signed_text(node.difference_ps)
             look.append(looks.get(sign, (_HELD, "")))
             times.append(f"{time}, {more}" if sign else time)
-        picture = icicle(
-            tree,
-            [label, *map(tree.title, range(1, len(tree)))],
-            look,
-            times,
-            order=[node.most_ps for node in nodes],
-            wide_ps=wide_ps,
-        )
+        titles, order = [label, *map(tree.title, range(1, len(tree)))], [n.most_ps for n in nodes]
+        picture = icicle(tree, titles, look, times, order=order, wide_ps=wide_ps)
         pictures += Markup('<div style="min-width:0">{}</div>').format(picture)
     return Markup('<div style="{}">{}</div>').format(_BESIDE, pictures)
 
@@ -179,13 +169,9 @@ def look_of(tree: CellTree, row: int) -> tuple[str, str]:
 def _about(tree: CellTree, row: int, time: str) -> str:
     """Describe a node under the pointer, and to readers."""
     title, times = tree.title(row), int(tree.occurrences[row])
-    said = [
-        _kind_beside(tree, row),
-        "" if title == tree.line[row] else tree.line[row],
-        f"{count_text(times)} times" if times > 1 else "",
-        time,
-    ]
-    return " · ".join(part for part in said if part)
+    line = "" if title == tree.line[row] else tree.line[row]
+    often = f"{count_text(times)} times" if times > 1 else ""
+    return " · ".join(filter(None, (_kind_beside(tree, row), line, often, time)))
 
 
 def _kind_beside(tree: CellTree, row: int) -> str:
@@ -220,15 +206,12 @@ def _leads_to(tree: CellTree, row: int, places: Places) -> str:
 def _largest(tree: CellTree) -> Markup:
     listed = [row for row in _order(tree) if tree.fraction[row] >= _LEAST_LISTED][:_MOST_LISTED]
     headings = ("", f"part of {tree.whole}", "time", "share")
-    rows: list[list[Cell]] = [
-        [
-            (bar_text(float(tree.fraction[row]), _BAR_LENGTH), f"color:{_colour(tree, row)}"),
-            _INDENT * int(tree.depth[row]) + tree.title(row),
-            duration_text(int(tree.wall_ps[row])),
-            percent_text(float(tree.fraction[row])),
-        ]
-        for row in listed
-    ]
+    rows: list[list[Cell]] = []
+    for row in listed:
+        share, time = float(tree.fraction[row]), duration_text(int(tree.wall_ps[row]))
+        bar = bar_text(share, _BAR_LENGTH), f"color:{_colour(tree, row)}"
+        title = _INDENT * int(tree.depth[row]) + tree.title(row)
+        rows.append([bar, title, time, percent_text(share)])
     return html_table(headings, rows, (False, False, True, True))
 
 

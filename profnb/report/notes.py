@@ -36,12 +36,10 @@ from profnb.trace.names import RECORDER
 
 _COSTLY, _MOSTLY_GAP, _NEARLY_FULL, _MOST_PHASES = 0.25, 0.2, 0.9, 4
 # Advice on what passes between steps: of a capture of ours it names what that was.
-_OF_GAPS = frozenset(
-    {
-        "checkpoints", "epoch-ends", "growing-graph", "new-model-in-a-loop", "predict-in-a-loop",
-        "python-between-steps", "python-input", "summaries",
-    }
-)  # fmt: skip
+_OF_GAPS = {
+    "checkpoints", "epoch-ends", "growing-graph", "new-model-in-a-loop", "predict-in-a-loop",
+    "python-between-steps", "python-input", "summaries",
+}  # fmt: skip
 
 
 _WITH_CUDA = "tensorflow[and-cuda]"

@@ -77,13 +77,9 @@ def open_slot() -> Slot | None:
     from IPython.core.getipython import get_ipython
 
     shell: Any = get_ipython()
-    if KERNEL.of(shell) is None:
-        return None
     publisher = PUBLISHER.of(shell)
-    publish = PUBLISH.of(publisher)
-    if SOCKET.of(publisher) is None:  # what is displayed is being kept (%%capture)
-        return None
-    return None if publish is None else Slot(publish)
+    publish, is_kept = PUBLISH.of(publisher), SOCKET.of(publisher) is None  # as by %%capture
+    return None if KERNEL.of(shell) is None or is_kept or publish is None else Slot(publish)
 
 
 class Output(Protocol):

@@ -204,21 +204,16 @@ def share_bar_html(shares: Sequence[ShareRow]) -> Markup:
         '<span class="profnb-piece" data-leads="{}" title="{}" style="display:block;width:{};background:{};'
         'color:{};overflow:hidden;height:26px">{}</span> '
     )
-    pieces = [
-        piece.format(
-            LEADS_TO.get(name, ""),
-            f"{name}: {mean} of a step, {share}",
-            share.replace(" ", "").replace("<", ""),
-            colour_of(name),
-            ink_on(colour_of(name)),
-            label.format(text) if (text := _bar_label(name, share)) else "",
-        )
-        for name, _, mean, share in shares
-    ]
+    pieces = Markup("")
+    for name, _, mean, share in shares:
+        colour, text = colour_of(name), _bar_label(name, share)
+        hint, width = f"{name}: {mean} of a step, {share}", share.replace(" ", "").replace("<", "")
+        look = LEADS_TO.get(name, ""), hint, width, colour, ink_on(colour)
+        pieces += piece.format(*look, label.format(text) if text else "")
     return Markup(
         '<div style="display:flex;height:26px;line-height:26px;border-radius:3px;overflow:hidden;'
         'font-size:12px;margin:2px 0 6px">{}</div>'
-    ).format(Markup("").join(pieces))
+    ).format(pieces)
 
 
 def _bar_label(name: str, share: str) -> str:
@@ -274,10 +269,9 @@ def _steps_html(report: Report) -> Markup:
 
 def live_parts(report: Report) -> Markup:
     """The parts of a report that are of some steps, to take the place of those of all."""
-    first = {section.tab: section for section in reversed(report.sections)}
-    blocks = (
-        _section_html(one, is_first=one is first[one.tab], is_page=False) for one in report.sections
-    )
+    sections = report.sections
+    first = {one.tab: one for one in reversed(sections)}
+    blocks = (_section_html(one, is_first=one is first[one.tab], is_page=False) for one in sections)
     return Markup("").join([_steps_html(report), *blocks])
 
 

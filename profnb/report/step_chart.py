@@ -71,9 +71,11 @@ def step_chart(
     starts = _bar_starts(steps, rows)
     size = np.diff(np.append(starts, rows.size))
     duration_ps = steps.duration_ps[rows]
+    times = periods_by_category(breakdown, gaps, rows)
+    last = [(name, times.pop(name)) for name in (GAP_WORK, GAP)]
     mean = {
         name: np.add.reduceat(values, starts) / size / PS_PER_MS
-        for name, values in _time_by_category(breakdown, gaps, rows)
+        for name, values in [*reversed(times.items()), *last]
     }
     total = np.add.reduceat(duration_ps, starts) / size / PS_PER_MS
     slowest = np.maximum.reduceat(duration_ps, starts) / PS_PER_MS
@@ -101,15 +103,6 @@ def step_chart(
 
 def _rounded(values: Floats) -> list[float]:
     return [round(value, 4) for value in values.tolist()]
-
-
-def _time_by_category(
-    breakdown: StepBreakdown, gaps: Gaps, rows: Int64s
-) -> list[tuple[str, Int64s]]:
-    """Each step's time with the gap that belongs to it, by category in drawing order, as in the headline."""
-    times = periods_by_category(breakdown, gaps, rows)
-    last = [(name, times.pop(name)) for name in (GAP_WORK, GAP)]
-    return [*reversed(times.items()), *last]
 
 
 def _bar_starts(steps: Steps, rows: Int64s) -> Int64s:
@@ -216,14 +209,8 @@ def step_table(chart: StepChart) -> Markup:
     shown = sorted(order[:_SLOWEST_SHOWN])
     steady = [ms for ms, warm in zip(chart.total_ms, chart.is_warmup, strict=True) if not warm]
     longest = max(steady or chart.total_ms, default=0) or 1  # a warm-up bar is cut off there
-    rows = [
-        [
-            chart.labels[row],
-            bar_text(chart.total_ms[row] / longest, 24),
-            duration_text(chart.total_ms[row] * PS_PER_MS),
-        ]
-        for row in shown
-    ]
+    times = [(chart.labels[row], chart.total_ms[row]) for row in shown]
+    rows = [(name, bar_text(ms / longest, 24), duration_text(ms * PS_PER_MS)) for name, ms in times]
     rest = len(chart.labels) - len(shown)
     table = html_table(("slowest steps", "", "step time"), rows, (False, False, True))
     more = Markup('<div style="{}">and {} faster ones</div>').format(MUTED, rest)

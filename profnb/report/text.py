@@ -234,9 +234,8 @@ def idle_text(study: Study) -> str:
         return ""
     whole, window = int(idle.total_ps.sum()), idle.window_ps
     order = np.argsort(-idle.total_ps, kind="stable")[:2].tolist()
-    (first, first_ps), (second, second_ps) = (
-        (IDLE_CAUSES[row], int(idle.total_ps[row])) for row in order
-    )
+    causes = [(IDLE_CAUSES[row], int(idle.total_ps[row])) for row in order]
+    (first, first_ps), (second, second_ps) = causes
     name = idle.device.removeprefix("/device:").partition(":")[0]
     several = len(working_devices(study.trace))
     device = f"The {name if name in ('GPU', 'TPU') else 'device'}"
@@ -286,9 +285,8 @@ def _largest_kind(study: Study, *, on_device: bool) -> str:
 def unmeasured_text(study: Study) -> str:
     """Say what was not recorded although it happened, if that is more important than what was."""
     backend = study.program.unrecorded_backend
-    notes = (
-        [f"{backend}'s work was not recorded: only the time of a step is known."] if backend else []
-    )
+    only_steps = f"{backend}'s work was not recorded: only the time of a step is known."
+    notes = [only_steps] if backend else []
     notes += [note for note in note_devices(study) if _ABSENT in note]
     notes += [note for note in note_contents(study.trace) if note.startswith(_DROPPED)]
     return " ".join(note.partition(". ")[0].rstrip(".") + "." for note in notes)
@@ -340,9 +338,8 @@ def _facts_between(study: Study) -> list[Fact]:
         cause = find_gap_cause(study, longest)
         if cause is not None:
             what += f": {duration_text(cause.wall_ps)} of it {cause.text}"
-        remark = (
-            f"{count_text(pauses.size)}, outside of the steps; the longest {took}, {where}{what}"
-        )
+        count = count_text(pauses.size)
+        remark = f"{count}, outside of the steps; the longest {took}, {where}{what}"
         facts.append(Fact("pauses", duration_text(float(gaps.duration_ps[pauses].sum())), remark))
     return facts
 
@@ -389,8 +386,8 @@ def _cost_fact(study: Study, overhead_ps: float | None) -> Fact:
         overhead_ps: Time spent starting the profiler and saving the trace; None for a saved trace.
     """
     program, times, tracing_cost = study.program, study.step_times, study.tracing_cost
-    what = "passes" if program.is_eager else "steps"
-    what = "calls of Session.run" if program.runs_sessions else what
+    passes = "passes" if program.is_eager else "steps"
+    what = "calls of Session.run" if program.runs_sessions else passes
     traced = f"{count_text(int(times.was_traced.sum()))} of {count_text(len(times))}"
     once = "" if overhead_ps is None else f"; starting and saving took {duration_text(overhead_ps)}"
     if program.is_eager and study.recording.closed_by is not None and times.first_ns is None:
