@@ -69,17 +69,14 @@ class Comparison(ComparedResult):
         self.first, first_aside = _one_per_capture(first)
         self.second, second_aside = _one_per_capture(second)
         self.labels, self._fleets = labels, fleets
-        self._aside = first_aside, second_aside
+        self._sides, self._aside = (self.first, self.second), (first_aside, second_aside)
 
     @cached_property
     def _timed(self) -> "list[list[tuple[Floats, bool]]]":
         """For each side and run the times from step to step, and whether they were traced."""
         if all(self._fleets):
             return [[(fleet.step_ps, True) for fleet in side] for side in self._fleets]
-        return [
-            [run for profile in side for run in profile.steady_step_times]
-            for side in (self.first, self.second)
-        ]
+        return [[run for one in side for run in one.steady_step_times] for side in self._sides]
 
     @cached_property
     def runs(self) -> "tuple[RunSet, RunSet]":
@@ -87,8 +84,7 @@ class Comparison(ComparedResult):
         from profnb.compare.speedup import RunSet
 
         sides = []
-        rows = zip(self.labels, (self.first, self.second), self._timed, strict=True)
-        for label, profiles, runs in rows:
+        for label, profiles, runs in zip(self.labels, self._sides, self._timed, strict=True):
             untraced = [run for run in runs if not run[1] and len(run[0])]
             whole = tuple(float(run) for profile in profiles for run in profile.run_ps)
             sides.append(RunSet(label, tuple(steps for steps, _ in untraced or runs), whole))
@@ -110,7 +106,7 @@ class Comparison(ComparedResult):
 
         one, two = (
             (len(runs.step_ps) < ENOUGH_RUNS and find_spread(side[0])) or UNKNOWN_SPREAD
-            for runs, side in zip(self.runs, (self.first, self.second), strict=True)
+            for runs, side in zip(self.runs, self._sides, strict=True)
         )
         return one, two
 
@@ -180,8 +176,7 @@ class Comparison(ComparedResult):
         if all(self._fleets):
             named = " and ".join(next(iter(side[0])) for side in self._fleets)
             return [f"Steps are of all hosts; categories and ops are of one host each: {named}."]
-        sides = zip(self.labels, (self.first, self.second), self._aside, strict=True)
-        for label, profiles, aside in sides:
+        for label, profiles, aside in zip(self.labels, self._sides, self._aside, strict=True):
             hosts = aside + sum(profile.other_hosts for profile in profiles)
             if hosts:
                 guards.append(
@@ -193,10 +188,7 @@ class Comparison(ComparedResult):
     @property
     def _fits(self) -> "tuple[list[list[FitResult]], list[list[FitResult]]]":
         """For each run of A and of B, what its fits reached."""
-        first, second = (
-            [recording.fits for profile in side for recording in profile.recordings]
-            for side in (self.first, self.second)
-        )
+        first, second = ([r.fits for one in side for r in one.recordings] for side in self._sides)
         return first, second
 
     @cached_property
@@ -216,7 +208,7 @@ class Comparison(ComparedResult):
     @property
     def _trees(self) -> "list[CellTree]":
         """The trees of the first runs; none where one has none."""
-        trees = [tree for side in (self.first, self.second) if (tree := side[0].tree) is not None]
+        trees = [tree for side in self._sides if (tree := side[0].tree) is not None]
         return trees if len(trees) > 1 else []
 
     def to_markdown(self) -> str:

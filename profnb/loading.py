@@ -231,8 +231,8 @@ def _profile_of(dead: "DeadCell") -> Profile:
         )
     kept = len(recording.steps)
     if kept < newest.steps:
-        first = counted_text(kept, "step")
-        notes.append(f"Times of the first {first} were kept; the later ones were counted.")
+        steps = counted_text(kept, "step")
+        notes.append(f"Times of the first {steps} were kept; the later ones were counted.")
     trace = None
     if dead.trace is not None:
         from profnb.trace.files import read_trace

@@ -474,8 +474,10 @@ class Profile(Tables, SharedResult):
         what = "passes of the loop" if is_eager else "steps"
         if traced < len(times):
             more = longer if is_of_seconds else f"`-n {len(times)}` traces all"
-            first = f"Details cover the first {traced:,} of {len(times):,} {what}"
-            return [f"{first}; all were timed.{why} {more}."]
+            covered = (
+                f"Details cover the first {traced:,} of {len(times):,} {what}; all were timed."
+            )
+            return [f"{covered}{why} {more}."]
         if recording.wall_ns - recording.window_ns < recording.wall_ns * _LEAST_UNTRACED:
             return []  # nothing is missing
         return [f"Details cover the first {seconds}. No step came after that. {longer}."]

@@ -46,11 +46,8 @@ def tiny_trace() -> bytes:
     instruction = _message((1, b"a"), (2, b"add"), (3, shape), (35, 1), (36, b"\x01"))
     program = _message((1, _message((3, _message((2, instruction), (5, 1), (6, 1))), (6, 1))))
     program_metadata = _message((1, 1), (2, b"f(1)"), (5, _message((1, 1), (6, program))))
-    metadata = _message(
-        (2, b"/host:metadata"),
-        (4, _message((1, 1), (2, program_metadata))),
-        (5, entry(1, b"Hlo Proto")),
-    )
+    programs = _message((1, 1), (2, program_metadata))
+    metadata = _message((2, b"/host:metadata"), (4, programs), (5, entry(1, b"Hlo Proto")))
     return _message((1, plane), (1, device), (1, metadata))
 
 

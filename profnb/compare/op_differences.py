@@ -212,6 +212,9 @@ class LayerDifference:
     """A layer in A and in B, or what else a step consists of.
 
     Attributes:
+        layer: Its path, as A has it if A has it.
+        layer_type: Its class; "" where neither tells it.
+        is_layer: Whether it is a layer, and not loss, metrics, optimizer, input, outside the model.
         first: It in A; its times are NaN where A has none.
         second: It in B, likewise.
         ratio: Time in B over that in A; NaN where one of them has none.
@@ -220,27 +223,15 @@ class LayerDifference:
         status: "both", "only in A" or "only in B".
     """
 
+    layer: str
+    layer_type: str
+    is_layer: bool
     first: LayerTimes
     second: LayerTimes
     ratio: float
     low: float
     high: float
     status: str
-
-    @property
-    def layer(self) -> str:
-        """Its path, as A has it if A has it."""
-        return self.first.layer or self.second.layer
-
-    @property
-    def layer_type(self) -> str:
-        """Its class; "" where neither tells it."""
-        return self.first.layer_type or self.second.layer_type
-
-    @property
-    def is_layer(self) -> bool:
-        """It is a layer, and not loss, metrics, optimizer, input, outside the model."""
-        return (self.first if self.status != "only in B" else self.second).is_layer
 
     @property
     def first_ps(self) -> float:
@@ -344,7 +335,10 @@ def _difference(one: LayerTimes | None, two: LayerTimes | None) -> LayerDifferen
             estimates = [estimate_mean(np.log(blocks).tolist()) for blocks in sides]
             low, high = (float(np.exp(bound)) for bound in estimates[0].less(estimates[1]))
     status = "both" if one and two else "only in A" if one else "only in B"
-    return LayerDifference(one or _ABSENT, two or _ABSENT, ratio, low, high, status)
+    first, second = one or _ABSENT, two or _ABSENT
+    shown, kind = one or second, first.layer_type or second.layer_type
+    about = shown.layer, kind, shown.is_layer
+    return LayerDifference(*about, first, second, ratio, low, high, status)
 
 
 OP_DIFFERENCES = Table[Sequence[OpDifference]](

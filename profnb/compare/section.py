@@ -357,8 +357,9 @@ def _about_layers(
 ) -> str:
     both = sum(row.status == "both" for row in layers if row.is_layer)
     every = sum(row.is_layer for row in layers)
-    texts = map(duration_text, op_ps)
-    times = " and ".join(f"{spent} in {label}" for spent, label in zip(texts, labels, strict=True))
+    times = " and ".join(
+        f"{duration_text(spent)} in {label}" for spent, label in zip(op_ps, labels, strict=True)
+    )
     words = [
         f"{count_text(both)} of {count_text(every)} layers with ops were found on both sides by name. Op "
         f"time of a mean traced step: {times}, threads added up, without Python and waiting between ops."

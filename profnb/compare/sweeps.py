@@ -199,12 +199,8 @@ def tabulate_sweep(
     elif points and np.isfinite(memory[np.isfinite(step_ps)]).all():
         against = "memory"
         prices = [Estimate(-value, (_EQUAL_MEMORY * value) ** 2, 30) for value in memory.tolist()]
-    notes = (
-        *remarks,
-        *of_one_seed,
-        *_notes(points, without_effect),
-        *_ranking_notes([setting_text(setting) for setting in settings], ranking, fit),
-    )
+    of_ranks = _ranking_notes(list(map(setting_text, settings)), ranking, fit)
+    notes = (*remarks, *of_one_seed, *_notes(points, without_effect), *of_ranks)
     rate = counts * PS_PER_S
     return SweepTable(
         points, unit, step_ps, rate / step_ps, rate / most_ps, rate / least_ps, metric, quality, worst,

@@ -47,10 +47,8 @@ ROUNDING, NOTHING = "order of rounding", "nothing"  # which most edits change in
 
 def is_a(value: object, name: str, *packages: str) -> bool:
     """Tell whether a value is of a class of this name of some packages; none of its own code runs."""
-    return any(
-        cls.__name__ == name and cls.__module__.partition(".")[0] in packages
-        for cls in type(value).__mro__
-    )
+    classes = [cls for cls in type(value).__mro__ if cls.__name__ == name]
+    return any(cls.__module__.partition(".")[0] in packages for cls in classes)
 
 
 def is_keras(value: object, *names: str) -> bool:
@@ -226,11 +224,8 @@ class ProgramText:
         if scope is None:
             return None
         nodes = [one.node for one in scope[name.value] if isinstance(one, Assignment)]
-        before = [
-            node
-            for node in nodes
-            if text.begin(node) < text.begin(name) and text.line_statement(node) not in around
-        ]
+        before = [node for node in nodes if text.begin(node) < text.begin(name)]
+        before = [node for node in before if text.line_statement(node) not in around]
         is_inside = any(isinstance(one, cst.FunctionDef | cst.Lambda) for one in around)
         if self.is_global(text, name) and (is_inside or not before):
             places = self.bindings(name.value)

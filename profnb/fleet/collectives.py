@@ -199,10 +199,8 @@ def _has_numbers(spine: Spine) -> bool:
 def _nth_of_names(trace: Trace, events: Int64s, number: Int64s) -> tuple[Key, ...]:
     """Keys of N collectives by name, process group and a number of each."""
     ranks = trace.stats.texts(_RANKS)
-    group_of = {
-        event: f" of {ranks.texts[row]}"[:_MOST_NAME]
-        for event, row in zip(ranks.events.tolist(), ranks.values.tolist(), strict=True)
-    }
+    of_events = zip(ranks.events.tolist(), ranks.values.tolist(), strict=True)
+    group_of = {event: f" of {ranks.texts[row]}"[:_MOST_NAME] for event, row in of_events}
     names = [
         trace.names[name][:_MOST_NAME] + group_of.get(event, "")
         for event, name in zip(events.tolist(), trace.events.name[events].tolist(), strict=True)

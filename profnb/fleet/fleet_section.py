@@ -165,8 +165,9 @@ def _host_section(times: HostTimes, _: Merged) -> Section:
     )
     if len(times.host) > _MOST_HOSTS:
         count = counted_text(len(times.host), times.noun)
-        longest = f"Listed are the {_MOST_HOSTS} with the longest own work"
-        sentence += f" {longest}; fleet.hosts has all {count}."
+        sentence += (
+            f" Listed are the {_MOST_HOSTS} with the longest own work; fleet.hosts has all {count}."
+        )
     columns = ("step_ms", "own_ms", "wait_ms", "exchange_ms", "caused_ms", "last_fraction")
     title = f"{times.noun.capitalize()}s"
     return _section(times, title, sentence, (_name_of(times), *columns), bar)

@@ -75,12 +75,8 @@ def identify_block(file: str, line: int = 0) -> str:
         tree = ast.parse(text if len(text) <= _LONGEST else "")
     except (SyntaxError, ValueError, RecursionError):
         return ""
-    blocks = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.With | ast.AsyncWith)
-        and node.lineno <= line <= (node.end_lineno or 0)
-    ]
+    blocks = [node for node in ast.walk(tree) if isinstance(node, ast.With | ast.AsyncWith)]
+    blocks = [node for node in blocks if node.lineno <= line <= (node.end_lineno or 0)]
     innermost = max(blocks, key=lambda node: node.lineno, default=None)
     return identify_code(innermost or tree) if tree.body else ""
 

@@ -69,11 +69,8 @@ class History:
 
     def _alarm(self, row: ListedRun) -> str:
         what, time_of = _TIMES[row.of]
-        runs = [
-            one.run
-            for one in self.rows
-            if one.series == row.series and not one.is_aside and time_of(one.run) > 0
-        ]
+        rows = [one for one in self.rows if one.series == row.series and not one.is_aside]
+        runs = [one.run for one in rows if time_of(one.run) > 0]
         at = runs.index(row.run)
         before, after = (  # the usual run of those shortly before, and of those since
             sorted(some, key=time_of)[len(some) // 2]

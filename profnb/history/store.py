@@ -185,11 +185,11 @@ def read_runs(path: Path, where: str = "1", given: Sequence[Any] = ()) -> list[R
 
 def read_tree(path: Path, key: str) -> Tree:
     """Read a run's tree; empty where it has none any more."""
-    kept = "SELECT tree FROM runs WHERE key = ? AND tree IS NOT NULL"
     with _read(path) as database:
-        tree: Tree = ()
-        for (packed,) in database.execute(kept, (key,)):
-            tree = json.loads(zlib.decompressobj().decompress(packed, _MOST_TREE))
+        row = database.execute("SELECT tree FROM runs WHERE key = ?", (key,)).fetchone()
+        if row is None or row[0] is None:
+            return ()
+        tree: Tree = json.loads(zlib.decompressobj().decompress(row[0], _MOST_TREE))
         return tree
 
 
@@ -302,10 +302,8 @@ def _thin(database: sqlite3.Connection, most_runs: int) -> None:
             "FROM runs ORDER BY id LIMIT ?) WHERE row % 2 = 0)",
             (-(-count // 2),),
         ).rowcount
-    pages, free, size = (
-        database.execute(f"PRAGMA {name}").fetchone()[0]
-        for name in ("page_count", "freelist_count", "page_size")
-    )
+    names = ("page_count", "freelist_count", "page_size")
+    pages, free, size = (database.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
     if (pages - free) * size > _LARGEST_HISTORY:
         database.execute(
             "UPDATE runs SET tree = NULL WHERE id IN (SELECT id FROM runs WHERE tree IS NOT NULL "

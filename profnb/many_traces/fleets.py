@@ -197,8 +197,8 @@ class Fleet(SharedResult):
 
         built = self._timeline(self.notes)
         if built is None:
-            nothing = "The traces have nothing to join the clocks by."
-            show_sentence(" ".join([nothing, self._verdict.sentence, *self.notes]))
+            why = "The traces have nothing to join the clocks by."
+            show_sentence(" ".join([why, self._verdict.sentence, *self.notes]))
             return
         show_timeline_page((built.study,), lambda names: built.html(*names), built.text, live)
 

@@ -161,10 +161,8 @@ class Crew:
         counts = Counter(one.host for one in self._rounds.values())
         if len(self._facts) < 2 or not counts:
             return []
-        named = [
-            f"{printable(host)} {count_text(count)}"
-            for host, count in counts.most_common(_MOST_SETTINGS_NAMED)
-        ]
+        most = counts.most_common(_MOST_SETTINGS_NAMED)
+        named = [f"{printable(host)} {count_text(count)}" for host, count in most]
         left = len(counts) - _MOST_SETTINGS_NAMED
         others = f" and {left} more" if left > 0 else ""
         return [

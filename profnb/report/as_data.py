@@ -195,11 +195,9 @@ def _tracing_cost(study: Study | None) -> dict[str, Any] | None:
     if cost is None:
         return None
     return {
-        "fraction": cost.fraction,
-        "low_fraction": cost.low,
-        "high_fraction": cost.high,
+        "fraction": cost.fraction, "low_fraction": cost.low, "high_fraction": cost.high,
         "untraced_ms": _ms(cost.untraced_ps),
-    }
+    }  # fmt: skip
 
 
 def _cell(cell: CellBreakdown) -> dict[str, Any]:

@@ -340,14 +340,12 @@ def cell_words(tree: CellTree) -> CellWords:
 
 def longest_text(tree: CellTree) -> str:
     """Say what took longest by its own name, each without the nodes below, and what comes only once."""
-    rows = [
-        row
-        for row in tree.rows(LAYER, OP, *_CALLED_BY_NAME)
-        if (tree.name[row] or tree.line[row]) and tree.title(row) not in _NAMELESS
-    ]
+    kinds = LAYER, OP, *_CALLED_BY_NAME
+    rows = [row for row in tree.rows(*kinds) if tree.name[row] or tree.line[row]]
     spent = {
         _named(tree, same[0]): float(tree.self_ps[same].sum()) / (tree.whole_ps or 1)
-        for same in group((tree.title(row), row) for row in rows).values()
+        for title, same in group((tree.title(row), row) for row in rows).items()
+        if title not in _NAMELESS
     }
     longest = sorted(spent.items(), key=lambda one: -one[1])[:_MOST_SAID]
     named = [f"{name} {_share_text(share)}" for name, share in longest if share >= _LEAST_SAID]
@@ -411,10 +409,8 @@ def _lines(tree: CellTree, rows: Sequence[int]) -> str:
     whole = tree.self_ps[list(rows)].sum()
     if 2 * tree.self_ps[eager].sum() > whole:
         return "eager ops"
-    lines = sorted(
-        (row for row in rows if tree.line[row] and not tree.name[row]),
-        key=lambda row: -tree.self_ps[row],
-    )
+    lines = [row for row in rows if tree.line[row] and not tree.name[row]]
+    lines.sort(key=lambda row: -tree.self_ps[row])
     for count in range(1, min(len(lines), _MOST_NAMED_LINES) + 1):
         if 2 * tree.self_ps[lines[:count]].sum() >= whole:
             return f"most of it {' and '.join(tree.line[row] for row in lines[:count])}"
@@ -429,10 +425,8 @@ def _inside(tree: CellTree, node: int) -> str:
     large = [row for row in below if tree.wall_ps[row] > _WORTH_NAMING * tree.wall_ps[node]]
     if not tree.name[at]:  # a name is what a reader can look for, however small
         large = large or [row for row in below if tree.title(row) not in _NAMELESS]
-    parts_of_it = ", ".join(
-        f"{_named(tree, row)} {_share_text(float(tree.fraction[row]))}"
-        for row in large[: _MOST_PARTS - (at != node)]
-    )
+    shares = [(row, float(tree.fraction[row])) for row in large[: _MOST_PARTS - (at != node)]]
+    parts_of_it = ", ".join(f"{_named(tree, row)} {_share_text(one)}" for row, one in shares)
     if at == node:
         return parts_of_it
     name = _named(tree, at)

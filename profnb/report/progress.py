@@ -166,10 +166,8 @@ class LiveLine:
 
 def run_words(recording: Recording) -> tuple[str, str]:
     """A run's wall time, and that of one of its last steps, as text."""
-    return (
-        duration_text(recording.wall_ns * PS_PER_NS),
-        duration_text(recent_step_ns(recording.steps) * PS_PER_NS),
-    )
+    step_ns = recent_step_ns(recording.steps)
+    return duration_text(recording.wall_ns * PS_PER_NS), duration_text(step_ns * PS_PER_NS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,10 +73,8 @@ def step_chart(
     duration_ps = steps.duration_ps[rows]
     times = periods_by_category(breakdown, gaps, rows)
     last = [(name, times.pop(name)) for name in (GAP_WORK, GAP)]
-    mean = {
-        name: np.add.reduceat(values, starts) / size / PS_PER_MS
-        for name, values in [*reversed(times.items()), *last]
-    }
+    in_order = [*reversed(times.items()), *last]
+    mean = {name: np.add.reduceat(one, starts) / size / PS_PER_MS for name, one in in_order}
     total = np.add.reduceat(duration_ps, starts) / size / PS_PER_MS
     slowest = np.maximum.reduceat(duration_ps, starts) / PS_PER_MS
     warm = steps.is_warmup[rows[starts]]

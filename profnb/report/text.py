@@ -130,10 +130,10 @@ def headline_text(study: Study) -> str:
     if summary.median_ps is None:
         return "Nothing was recorded"
     if steps.is_window:
-        steps_text = counted_text(len(study.recording.steps), "step")
-        none_traced = f"None of {steps_text} was traced" if len(study.recording.steps) else ""
-        activity = f"{duration_text(summary.median_ps)} of activity in one window"
-        return f"{none_traced or 'No steps found'}; {activity}"
+        untraced = len(study.recording.steps)
+        none = f"None of {counted_text(untraced, 'step')} was traced"
+        what = none if untraced else "No steps found"
+        return f"{what}; {duration_text(summary.median_ps)} of activity in one window"
     count = len(summary.counted)
     phase = "" if summary.phase == "step" else f"{steps.title_of(summary.phase)} "
     aside = _aside_text(steps.duration_ps[summary.aside].tolist())
@@ -309,9 +309,8 @@ def fact_rows(study: Study, overhead_ps: float | None) -> list[Fact]:
         remark = f"batch size {count_text(summary.batch_size)}, at the step time of the headline"
         facts.append(Fact(THROUGHPUT, examples_text(rate), remark))
     if summary.warm_up.size and not summary.all_warm_up:
-        warm_ps = steps.duration_ps[summary.warm_up]
-        first = duration_text(float(warm_ps[0]))
-        remark = f"{warm_ps.size} left out of averages; first step {first}"
+        count, warm_ps = len(summary.warm_up), steps.duration_ps[summary.warm_up]
+        remark = f"{count} left out of averages; first step {duration_text(float(warm_ps[0]))}"
         facts.append(Fact("warm-up", duration_text(float(warm_ps.sum())), remark))
     facts.extend(_facts_between(study))
     facts.append(_cost_fact(study, overhead_ps))

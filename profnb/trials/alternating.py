@@ -126,10 +126,8 @@ def try_edits(
     except KeyboardInterrupt:
         for side in sides:
             side.error = side.error or ("" if len(side.runs) > 1 else "It was interrupted.")
-    return [
-        _trial(edit, sides[0], side, study, spread)
-        for edit, side in zip(edits, sides[1:], strict=True)
-    ]
+    tried = zip(edits, sides[1:], strict=True)
+    return [_trial(edit, sides[0], side, study, spread) for edit, side in tried]
 
 
 def _is_known(one: Difference, rounds: int) -> bool:
