@@ -245,5 +245,4 @@ def _profile_of(dead: "DeadCell") -> Profile:
         after = duration_text(recording.wall_ns * PS_PER_NS)
         notes.append(f"It has no trace: after {after} none had been written.")
     recording.messages = notes
-    options = CaptureOptions(warmup_steps=dead.warmup_steps)
-    return Profile(trace, recording, options)
+    return Profile(trace, recording, CaptureOptions(warmup_steps=dead.warmup_steps))

@@ -237,8 +237,7 @@ class Profile(Tables, SharedResult):
 
         times = [self._step_times, *(wall_step_times(run.steps) for run in self.repeats)]
         runs = [(at, steady_step_times(self.study, one)) for at, one in enumerate(times)]
-        untraced = [run for run in runs if not run[1][1] and len(run[1][0])]
-        return untraced or runs[:1]
+        return [run for run in runs if not run[1][1] and len(run[1][0])] or runs[:1]
 
     @property
     def steady_step_times(self) -> "list[tuple[Floats, bool]]":

@@ -134,8 +134,7 @@ class Sweep(Result):
         study = profile.study
         runs = profile.steady_step_times
         wall = profile.run_ps.tolist()
-        repeat_rounds = self._rounds[row]
-        rounds = [0, *(repeat_rounds or range(1, len(profile.repeats) + 1))]
+        rounds = [0, *(self._rounds[row] or range(1, len(profile.repeats) + 1))]
         return SweepPoint(
             setting,
             tuple(steps for steps, _ in runs),

@@ -90,11 +90,10 @@ def find_guards(
     first: Study, second: Study, environments: tuple[dict[str, str], dict[str, str]]
 ) -> list[str]:
     """Say what differs between A and B besides what was meant to, in sentences."""
-    guards = [
-        f"{name} differs: {environments[0][name]} and {environments[1][name]}."
-        for name in sorted(environments[0].keys() & environments[1].keys())
-        if environments[0][name] != environments[1][name]
-    ]
+    of_first, of_second = environments
+    names = sorted(of_first.keys() & of_second.keys())
+    differing = [name for name in names if of_first[name] != of_second[name]]
+    guards = [f"{name} differs: {of_first[name]} and {of_second[name]}." for name in differing]
     devices = [_device_of(study) for study in (first, second)]
     if devices[0] != devices[1]:
         guards.append(f"The devices differ: {devices[0]} and {devices[1]}.")

@@ -234,14 +234,9 @@ def _differences(
         number_of(rows, labels[0], lambda row: duration_text(row.first_ps)),
         number_of(rows, labels[1], lambda row: duration_text(row.second_ps)),
     ]
-    return section_of(
-        table,
-        rows,
-        [one for column in columns for one in (times if column == "times" else [column])],
-        title=title,
-        sentence=sentence,
-        bar=bar or more_or_less([row.difference_ps for row in rows]),
-    )
+    shown = [one for column in columns for one in (times if column == "times" else [column])]
+    bar = bar or more_or_less([row.difference_ps for row in rows])
+    return section_of(table, rows, shown, title=title, sentence=sentence, bar=bar)
 
 
 def _category_section(labels: tuple[str, str], rows: Sequence[CategoryDifference]) -> Section:
@@ -256,13 +251,9 @@ def _op_section(labels: tuple[str, str], traces: TracePair) -> Section:
     shown = [row for row in ops if row.difference_ps][:_SHOWN_OPS]
     whole = sum(abs(row.difference_ps) for row in ops) or 1.0
     share = sum(abs(row.difference_ps) for row in shown) / whole
-    columns = (
-        traces.op_column("op", [(row.op_name, row.op_type) for row in shown]),
-        "side",
-        "times",
-        "difference_us",
-        shown_of(shown, "", lambda row: "" if row.status == "changed" else row.status),
-    )
+    op = traces.op_column("op", [(row.op_name, row.op_type) for row in shown])
+    status = shown_of(shown, "", lambda row: "" if row.status == "changed" else row.status)
+    columns = (op, "side", "times", "difference_us", status)
     sentence = f"Self time of a mean step: {percent_text(share)} of all differences."
     return _differences(OP_DIFFERENCES, shown, labels, columns, "Ops that account for it", sentence)
 

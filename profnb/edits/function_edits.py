@@ -216,14 +216,10 @@ def _with_tapes(program: ProgramText, text: SourceText) -> list[cst.FunctionDef]
 def jax_function(program: ProgramText, _: Advice) -> Change:
     """Compile the function that the loop of the cell calls."""
     text = program.texts[0]
-    called = {
-        path_of(call.func)
-        for call in text.find(cst.Call)
-        if _is_in_loop(text, call)
-        and type(program.value(text, call.func)) is FunctionType
-        and program.bindings(path_of(call.func))
-    }
-    where, node = program.function(only(sorted(called)))
+    called = [call.func for call in text.find(cst.Call) if _is_in_loop(text, call)]
+    functions = [one for one in called if type(program.value(text, one)) is FunctionType]
+    names = {path_of(one) for one in functions if program.bindings(path_of(one))}
+    where, node = program.function(only(sorted(names)))
     decorator = f"@{program.alias('jax', where, node)}.jit"
     return _decorated(program, where, node, "jax", decorator)
 
@@ -231,12 +227,8 @@ def jax_function(program: ProgramText, _: Advice) -> Change:
 def torch_module(program: ProgramText, _: Advice) -> Change:
     """Compile the module that the cell calls, before it does."""
     text = program.texts[0]
-    calls = [
-        call
-        for call in text.find(cst.Call)
-        if is_a(program.value(text, call.func), "Module", "torch")
-        and not is_a(program.value(text, call.func), "OptimizedModule", "torch")
-    ]
+    calls = [c for c in text.find(cst.Call) if is_a(program.value(text, c.func), "Module", "torch")]
+    calls = [c for c in calls if not is_a(program.value(text, c.func), "OptimizedModule", "torch")]
     name = only(sorted({path_of(call.func) for call in calls}))
     statement = text.statement(min(calls, key=text.begin))
     ends = [at.end(node) for at, node in program.bindings(name) if at is text]
@@ -301,12 +293,8 @@ def compiled_calls(program: ProgramText, advice: Advice) -> Change:
         scope: cst.CSTNode | None = only(inside)
     else:
         text, scope = program.texts[0], None
-    pieces = [
-        piece
-        for call in text.find(cst.Call, scope)
-        if scope is not None or _is_in_loop(text, call)
-        for piece in _compiled_call(program, text, call)
-    ]
+    calls = [c for c in text.find(cst.Call, scope) if scope is not None or _is_in_loop(text, c)]
+    pieces = [piece for call in calls for piece in _compiled_call(program, text, call)]
     require(pieces)
     return "the model's compiled function instead of its layers", ROUNDING, pieces
 

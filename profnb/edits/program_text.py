@@ -103,12 +103,8 @@ class ProgramText:
     ) -> tuple[SourceText, _Node]:
         """The only node that is meant: on the advice's line, or else of the nearest source."""
         at, line = self.place_of(where) or (None, 0)
-        there = [
-            (text, node)
-            for text in self.texts
-            for node in (find(text) if text is at else ())
-            if text.has_line(text.line_statement(node), line)
-        ]
+        nodes = [(at, node) for node in find(at)] if at is not None else []
+        there = [(at, n) for at, n in nodes if at.has_line(at.line_statement(n), line)]
         return only(there or self.nearest(find))
 
     def call(self, what: str, advice: Advice) -> CallPlace:
@@ -200,11 +196,9 @@ class ProgramText:
     def is_bound_once(self, name: str) -> bool:
         """Tell whether a global name keeps its value from where it is bound on."""
         places = self.bindings(name)
-        return len(places) <= 1 and not any(
-            isinstance(above, (*LOOPS, cst.FunctionDef))
-            for text, node in places
-            for above in text.above(node)
-        )
+        around = [one for text, node in places for one in text.above(node)]
+        is_repeated = any(isinstance(one, (*LOOPS, cst.FunctionDef)) for one in around)
+        return len(places) <= 1 and not is_repeated
 
     def is_set_inside(self, name: str) -> bool:
         """Tell whether an item or attribute of a global name is set anywhere."""

@@ -24,8 +24,7 @@ _DEEPEST_SOURCE = 100  # nodes around one
 _CELL_MAGIC = re.compile(rb"\s*%%(\w+)")
 _OF_PYTHON = (b"time", b"tfprofile", b"tftimeline", b"capture")  # the cell below is Python
 _MAGIC_LINE = re.compile(
-    rb"^([ \t]*(?:[\w.,][\w., \t]*=[ \t]*)?)(?:[%!][^\r\n]*|[\w.]+\?{1,2}[ \t]*(?=\r?$))",
-    re.MULTILINE,
+    rb"(?m)^([ \t]*(?:[\w.,][\w., \t]*=[ \t]*)?)(?:[%!][^\r\n]*|[\w.]+\?{1,2}[ \t]*(?=\r?$))"
 )
 _COMMENT = re.compile(rb"[ \t]*#[^\r\n]*")
 _FIRST_WORD = re.compile(r"\W*[\w.]+")

@@ -152,8 +152,7 @@ def _in_steps(spine: Spine, events: Int64s) -> Int64s:
     if not len(steps):
         return events[:0]
     first, last = int(steps.begin_ps[0]), int(steps.end_ps[-1])
-    inside = (times.begin_ps[events] >= first) & (times.end_ps[events] <= last)
-    events = events[inside]
+    events = events[(times.begin_ps[events] >= first) & (times.end_ps[events] <= last)]
     return events[np.argsort(times.begin_ps[events], kind="stable")]
 
 

@@ -90,8 +90,7 @@ def _first_change(logs: Floats) -> Change | None:
     splits = range(seen - width + 1, seen + 1)
     shifts = [float(logs[at : seen + 1].mean() - logs[:at].mean()) for at in splits]
     weights = [1 / at + 1 / (seen + 1 - at) for at in splits]
-    clarity = np.abs(shifts) / np.sqrt(weights)
-    first = int(np.argmax(clarity))
+    first = int(np.argmax(np.abs(shifts) / np.sqrt(weights)))  # the clearest
     return Change(splits[first], seen, float(np.exp(shifts[first])))
 
 

@@ -54,8 +54,7 @@ class CodePiece:
 
 def _place_of(advice: Advice) -> str:
     """Its line; "" where a sentence of it names that already."""
-    is_said = advice.where in f"{advice.evidence} {advice.code}"
-    return "" if is_said else advice.where
+    return "" if advice.where in f"{advice.evidence} {advice.code}" else advice.where
 
 
 def advice_text(advice: Advice) -> str:

@@ -113,12 +113,9 @@ def _bar_starts(steps: Steps, rows: Int64s) -> Int64s:
 
 
 def _label(steps: Steps, first: int, last: int, count: int) -> str:
-    name = f"{steps.phase[first]} {steps.step_num[first]}"
-    if steps.is_warmup[first]:
-        name += ", warm-up"
-    if count == 1:
-        return name
-    return f"{name} to {steps.step_num[last]} (mean of {count})"
+    warm = ", warm-up" if steps.is_warmup[first] else ""
+    several = f" to {steps.step_num[last]} (mean of {count})" if count > 1 else ""
+    return f"{steps.phase[first]} {steps.step_num[first]}{warm}{several}"
 
 
 def step_figure(chart: StepChart) -> dict[str, Any]:

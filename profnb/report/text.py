@@ -102,8 +102,7 @@ def alarm_text(study: Study) -> str:
 def shortage_text(shortage: MemoryShortage, kinds: Sequence[KindRow]) -> str:
     """Say whose memory ran out and where, what was asked for, what there was, and what filled it."""
     whose = "The process" if shortage.device == CPU else shortage.device or "The device"
-    rows = rows_of(shortage, kinds)
-    sums = sums_by_kind(rows)
+    sums = sums_by_kind(rows_of(shortage, kinds))
     in_use = max(shortage.in_use_bytes, sum(sums.values()) - max(shortage.unused_bytes, 0))
     said = [f"{whose} ran out of memory" + (f" at {shortage.where}." if shortage.where else ".")]
     asked = bytes_text(shortage.asked_bytes) if shortage.asked_bytes >= 0 else ""

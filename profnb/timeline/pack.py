@@ -290,8 +290,7 @@ def _columns(
     delta = np.diff(begin, prepend=0)
     starts = first_mark[:-1][first_mark[:-1] < first_mark[1:]]
     delta[starts] = begin[starts]
-    is_block = marks.occurrences > 1
-    busy = np.where(is_block, np.maximum(marks.busy_ps // unit_ps, 1), 0)
+    busy = np.where(marks.occurrences > 1, np.maximum(marks.busy_ps // unit_ps, 1), 0)
     is_marked = marks.mark_of_event >= 0
     of_marks, self_ps = marks.mark_of_event[is_marked], scene.study.self_ps[is_marked]
     self_ps = np.bincount(of_marks, self_ps, len(marks)).astype(np.int64)

@@ -135,8 +135,7 @@ def _is_known(one: Difference, rounds: int) -> bool:
 
     Nor would they where a run was ended before it had any step to compare.
     """
-    width = one.high - one.low
-    is_narrow = width < max(abs(1 - one.ratio) / 3, _NARROW)
+    is_narrow = one.high - one.low < max(abs(1 - one.ratio) / 3, _NARROW)
     return math.isnan(one.ratio) or (rounds >= _LEAST_ROUNDS and is_narrow)
 
 
@@ -265,13 +264,15 @@ def try_for(
     """Try edits of the sources that a profile is of, and keep what came of it in the history."""
     from profnb.edits.editing import join
 
+    study, spread = profile.study if profile.has_trace else None, find_spread(profile)
+    joined = partial(join, sources=sources)
     trials = try_in_order(
         edits,
-        partial(join, sources=sources),
+        joined,
         run_once,
         seconds,
-        study=profile.study if profile.has_trace else None,
-        spread=find_spread(profile),
+        study=study,
+        spread=spread,
         advice=profile.advice,
         tell=tell,
     )
