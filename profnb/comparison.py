@@ -306,18 +306,16 @@ def compare(
     results = [_lite_result(source) for source in (first, second)]
     if any(results):
         return _compare_lite(results, labels)
-    sides, labelled, paths = [], [], []
+    pair: tuple[Any, Any] = first, second
     opened: dict[Path, Profile] = {}
-    fleets: list[list[Fleet]] = []
-    for source in (first, second):
-        single = isinstance(source, Profile | Fleet | LiteResult | str | os.PathLike)
-        listed: list[Any] = [source] if single else list(source)  # type: ignore[arg-type]
-        fleets.append([item for item in listed if isinstance(item, Fleet)])
-        profiles = [profile for item in listed for profile in _profiles_of(item, opened)]
-        sides.append(profiles)
-        labelled.append(profiles[0].options.label if profiles else None)
-        is_named = not listed or isinstance(listed[0], Profile | Fleet)
-        paths.append("" if is_named else os.fspath(listed[0]))
+    one_source = (Profile, Fleet, LiteResult, str, os.PathLike)
+    listed = [[side] if isinstance(side, one_source) else list(side) for side in pair]
+    fleets = [[item for item in side if isinstance(item, Fleet)] for side in listed]
+    sides = [
+        [profile for item in side for profile in _profiles_of(item, opened)] for side in listed
+    ]
+    labelled = [side[0].options.label if side else None for side in sides]
+    paths = [os.fspath(s[0]) if s and isinstance(s[0], str | os.PathLike) else "" for s in listed]
     given, short = labels or (None, None), _differing_parts(paths[0], paths[1])
     names = zip(given, labelled, short, ("A", "B"), strict=True)
     one, two = (asked or label or path or place for asked, label, path, place in names)

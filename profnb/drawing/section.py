@@ -125,10 +125,8 @@ def section_of(
     value: T,
     columns: str | Sequence[str | Shown],
     *,
-    title: str,
     bar: Bar,
     rows: Sequence[int] | None = None,
-    tab: str = "",
     sentence: str = "",
     is_sortable: bool = False,
     **rest: Any,
@@ -140,13 +138,11 @@ def section_of(
         value: What fills it.
         columns: What to show: names of the table's columns with blanks between, or columns of the section's
             own.
-        title: The section's title.
         bar: The bars in front.
         rows: Which rows, in order; all by default, where the value has a length.
-        tab: The part of the report it belongs to.
         sentence: What the table says.
         is_sortable: Whether a reader can sort it.
-        **rest: Other fields of ``Section``.
+        **rest: Other fields of ``Section``, the title above all.
     """
     rows = range(len(cast("Sized", value))) if rows is None else rows
     shown: list[Shown] = []
@@ -160,7 +156,6 @@ def section_of(
         for row in (rows if is_sortable else ())
     ]
     return Section(
-        title=title,
         sentence=sentence,
         headings=("", *(column.heading for column in shown)),
         rows=[
@@ -169,7 +164,6 @@ def section_of(
         ],
         numbers=(False, *(column.is_number for column in shown)),
         colours=[bar.colour if isinstance(bar.colour, str) else bar.colour(row) for row in rows],
-        tab=tab,
         sort_keys=sort_keys,
         meanings=("", *(column.meaning for column in shown)),
         **rest,

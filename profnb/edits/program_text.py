@@ -229,9 +229,8 @@ class ProgramText:
         last = max(before, key=text.begin)
         outside = set(around) - set(text.above(last))
         block = next(text.above(text.line_statement(last)))
-        if block not in around or any(
-            one in outside and isinstance(one, LOOPS) for node in nodes for one in text.above(node)
-        ):
+        loops = [one for node in nodes for one in text.above(node) if isinstance(one, LOOPS)]
+        if block not in around or not outside.isdisjoint(loops):
             return None  # bound on some paths only, or in an earlier turn of a loop
         return _assigned(text, last)
 

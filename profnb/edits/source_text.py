@@ -253,11 +253,8 @@ def fit_together(pieces: Iterable[Piece]) -> list[Piece]:
     """
     ordered = sorted(set(pieces))
     for one, after in itertools.pairwise(ordered):
-        if one.source == after.source and (
-            after.begin < one.end
-            or (one.begin == after.begin and one.end == after.end and _head(one) == _head(after))
-        ):
-            raise DoesNotFitError
+        is_same = (one.begin, one.end, _head(one)) == (after.begin, after.end, _head(after))
+        require(one.source != after.source or not (after.begin < one.end or is_same))
     return ordered
 
 
