@@ -479,9 +479,7 @@ def fit_timeline(scene: Scene, most: int, most_details: int, most_bytes: int) ->
 
 def is_framework_frame(name: str) -> bool:
     """Tell whether an event is a Python frame of a framework or of Python's own library."""
-    if not name.startswith("$") and ".py(" not in name:
-        return False
-    match = _FRAME.match(name)
+    match = _FRAME.match(name) if name.startswith("$") or ".py(" in name else None
     if match is None:
         return False
     folders, file = match["folders"].strip("/").split("/"), match["file"]
