@@ -58,16 +58,13 @@ def markdown(
     lines += [f"> {_plain(remark)}" for remark in remarks]
     if parts:
         shown, rest = parts[:_MOST_PARTS_NAMED], parts[_MOST_PARTS_NAMED:]
-        names = [" / ".join(filter(None, (part.inside, part.part))) for part in shown]
+        names = [_plain(" / ".join(filter(None, (part.inside, part.part)))) for part in shown]
         times = [(n, p.first_ms, p.second_ms) for n, p in zip(names, shown, strict=True)]
         times += [("all else that differs", *_sums(rest))] if rest else []
         times.append(("**together**", *_sums(parts)))
         rows = [("part of the cell", *map(_plain, labels), "difference")]
         rows.append(("---", "---:", "---:", "---:"))
-        rows += [
-            (name if name[:2] == "**" else _plain(name), _text(one), _text(two), _signed(two - one))
-            for name, one, two in times
-        ]
+        rows += [(name, _text(one), _text(two), _signed(two - one)) for name, one, two in times]
         lines += [f"**{_plain(difference_sentence(parts))}**"]
         lines.append("\n".join(f"| {' | '.join(row)} |" for row in rows))
     return "\n\n".join(lines) + "\n"

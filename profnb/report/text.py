@@ -396,12 +396,11 @@ def _cost_fact(study: Study, overhead_ps: float | None) -> Fact:
             why = "as fast as the untraced ones beside them"
         return Fact("steps traced", traced, f"{why}{once}")
     interval = longer_text(tracing_cost.low, tracing_cost.high)
-    return Fact(
-        "tracing cost",
-        longer_text(tracing_cost.fraction),
+    remark = (
         f"95 % interval {interval}; untraced {what} take {duration_text(tracing_cost.untraced_ps)}; "
-        f"{traced} traced{once}",
+        f"{traced} traced{once}"
     )
+    return Fact("tracing cost", longer_text(tracing_cost.fraction), remark)
 
 
 def share_rows(shares: Sequence[Share]) -> list[tuple[str, str, str, str]]:
