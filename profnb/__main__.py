@@ -307,8 +307,12 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("--list", action="store_true", help="list runs and hosts")
 
     timeline = command(_timeline, "convert a trace, or show it as text", path, saved)
-    target = "FILE.html: a page that works offline; else a Chrome trace (.json, .json.gz)"
-    timeline.add_argument("-o", "--out", type=new_file, help=target)
+    timeline.add_argument(
+        "-o",
+        "--out",
+        type=new_file,
+        help="FILE.html: a page that works offline; else a Chrome trace (.json, .json.gz)",
+    )
 
     table = command(_table, "print one table of a trace, as text or JSON", path, saved)
     table.add_argument("name", nargs="?", help="which table (default: list them)")

@@ -172,13 +172,12 @@ class CapturedProfile:
 
     def _write_beside(self) -> None:
         """Keep what was seen beside a trace that is kept."""
-        recording = self.profile.recordings[0]
-        if recording.path is None or self.profile.options.logdir is None:
-            return
-        if not recording.path.exists():  # it could not be kept there, which was said
+        recording, options = self.profile.recordings[0], self.profile.options
+        path = recording.path if options.logdir is not None else None
+        if path is None or not path.exists():  # it could not be kept there, which was said
             return
         try:
-            write_recordings(recording.path, self.profile.options, self.profile.recordings)
+            write_recordings(path, options, self.profile.recordings)
         except OSError as error:
             recording.messages.append(f"The records beside the trace were not written: {error}")
 
