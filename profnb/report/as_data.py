@@ -114,7 +114,21 @@ def report_data(
         },
     }
     is_all = len(advice) <= _MOST_ADVICE and len(report.notes) <= _MOST_NOTES
-    return _fit(whole, frames, tops, report.sharing, is_all=is_all)
+    tables = {name: _top(frame, tops[name]) for name, frame in frames.items() if len(frame)}
+    fitted: dict[str, Any] = _Plain(0, report.sharing).value(whole)
+    for rows, most_bytes in _SIZES:
+        texts = _Plain(most_bytes, report.sharing)
+        fitted.update({name: texts.value(whole[name]) for name in _OF_OTHERS})
+        cells = _Plain(min(most_bytes, _MOST_BYTES_OF_A_CELL), report.sharing)
+        fitted["tables"] = {
+            name: cells.value({**table, "top": table["top"][:rows]})
+            for name, table in (tables if rows else {}).items()
+        }
+        is_shortened = texts.has_cut or cells.has_cut or not is_all
+        fitted["is_shortened"] = is_shortened or rows < _SIZES[0][0]
+        if len(as_json(fitted).encode()) <= JSON_BYTES:
+            break
+    return fitted
 
 
 def _advice(one: Advice) -> dict[str, Any]:
@@ -243,32 +257,6 @@ def _top(frame: "pd.DataFrame", chosen: str) -> dict[str, Any]:
 _SIZES = ((5, 400), (4, 300), (3, 300), (2, 240), (1, 200), (0, 200), (0, 120), (0, 40), (0, 16))
 _MOST_BYTES_OF_A_CELL = 100  # of a table's text
 _OF_OTHERS = ("source", "environment", "headline", "answer", "steps", "cell", "advice", "notes")
-
-
-def _fit(
-    whole: dict[str, Any],
-    frames: Mapping[str, "pd.DataFrame"],
-    table_columns: TopColumns,
-    sharing: Sharing,
-    *,
-    is_all: bool,
-) -> dict[str, Any]:
-    """The whole in plain values, with as much of tables and texts as fits."""
-    tops = {name: _top(frame, table_columns[name]) for name, frame in frames.items() if len(frame)}
-    fitted: dict[str, Any] = _Plain(0, sharing).value(whole)
-    for rows, most_bytes in _SIZES:
-        texts = _Plain(most_bytes, sharing)
-        fitted.update({name: texts.value(whole[name]) for name in _OF_OTHERS})
-        cells = _Plain(min(most_bytes, _MOST_BYTES_OF_A_CELL), sharing)
-        shown = tops if rows else {}
-        fitted["tables"] = {
-            name: cells.value({**top, "top": top["top"][:rows]}) for name, top in shown.items()
-        }
-        is_shortened = texts.has_cut or cells.has_cut or not is_all
-        fitted["is_shortened"] = is_shortened or rows < _SIZES[0][0]
-        if len(as_json(fitted).encode()) <= JSON_BYTES:
-            break
-    return fitted
 
 
 class _Plain:

@@ -201,10 +201,7 @@ class LiveText:
         if run is not None and not math.isnan(run.loss):
             epoch = run.first_epoch + run.epochs_ended
             parts.append(f"loss {run.loss:.3g} after epoch {epoch}")
-        left = self._left(standing)
-        if left:
-            parts.append(left)
-        return " · ".join(parts)
+        return " · ".join(filter(None, (*parts, self._left(standing))))
 
     def _left(self, standing: Standing) -> str:
         """The time left at the speed that the run has had; "" where that is not known."""

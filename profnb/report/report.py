@@ -306,11 +306,10 @@ def _cell_sentence(cell: CellWords) -> Markup:
             name = led.format(share.node, name)
         end = "." if row == last else ","
         said = Markup('<span style="display:inline-block">{} {}{}</span>')
+        remark = ""
         if share.remark:  # goes on in the line, so that two lines hold most headlines
-            first = said.format(name, unbroken(share.percent), "")
-            named.append(Markup("{} ({}){}").format(first, markup.led_names(share.remark), end))
-        else:
-            named.append(said.format(name, unbroken(share.percent), end))
+            remark, end = Markup(" ({}){}").format(markup.led_names(share.remark), end), ""
+        named.append(said.format(name, unbroken(share.percent), end) + remark)
     return Markup("{} {}").format(unbroken(cell.head), Markup(" ").join(named))
 
 

@@ -180,10 +180,9 @@ def pick_marks(
     rank = max(duration.size - most // 2, 0)
     resolution = max(int(np.partition(duration, rank)[rank]), 1)
     too_fine = 0
-    while marks is None:  # at the latest when everything in a lane is one block
-        marks = merge_events(trace, lanes, resolution, most, window_ps)
-        if marks is None:
-            too_fine, resolution = resolution, 2 * resolution
+    # At the latest when everything in a lane is one block there are few enough.
+    while (marks := merge_events(trace, lanes, resolution, most, window_ps)) is None:
+        too_fine, resolution = resolution, 2 * resolution
     for _ in range(_REFINEMENTS):
         middle = (too_fine + resolution) // 2
         finer = merge_events(trace, lanes, middle, most, window_ps)
