@@ -118,8 +118,9 @@ def join_hosts(
     step = span_at(steps.begin_ps, steps.end_ps, trace.events.begin_ps)
     study.groups = Groups(step.astype(np.int32), study.parent, trace.events.end_ps)
     none, nothing = np.empty(0, np.int64), (None,) * 6  # is known of several hosts
-    counts = ("step", merged.steady, none, none, (), 1)
-    study.summary = Summary(*counts, *nothing, shares=(), all_warm_up=False)
+    study.summary = Summary(
+        "step", merged.steady, none, none, (), 1, *nothing, shares=(), all_warm_up=False
+    )
     return study
 
 
