@@ -61,27 +61,10 @@ if TYPE_CHECKING:
     from profnb.subjects.bounds.measured_peak import MeasuredPeak
 
 __all__ = [
-    "CaptureError",
-    "CaptureOptions",
-    "Comparison",
-    "Fleet",
-    "Profile",
-    "ProfnbError",
-    "TraceFormatError",
-    "compare",
-    "configure",
-    "fits",
-    "history",
-    "last",
-    "lite",
-    "load",
-    "load_fleet",
-    "measure_peak",
-    "profile",
-    "serve",
-    "step",
-    "summarize",
-]
+    "CaptureError", "CaptureOptions", "Comparison", "Fleet", "Profile", "ProfnbError", "TraceFormatError",
+    "compare", "configure", "fits", "history", "last", "lite", "load", "load_fleet", "measure_peak",
+    "profile", "serve", "step", "summarize",
+]  # fmt: skip
 __version__ = "0.1.0"
 
 

@@ -122,13 +122,8 @@ def _demo(arguments: argparse.Namespace) -> None:
 def _load(arguments: argparse.Namespace) -> "Profile":
     from profnb.loading import load
 
-    return load(
-        arguments.path,
-        run=arguments.run,
-        host=arguments.host,
-        warmup_steps=arguments.warmup,
-        steps=arguments.steps,
-    )
+    choice = {"run": arguments.run, "host": arguments.host, "steps": arguments.steps}
+    return load(arguments.path, **choice, warmup_steps=arguments.warmup)
 
 
 def _report(arguments: argparse.Namespace) -> None:
@@ -140,10 +135,8 @@ def _report(arguments: argparse.Namespace) -> None:
         arguments.parser.error("it takes a path, or --last")
     if arguments.list and not arguments.last:
         for trace in find_traces(arguments.path):
-            size_mb = trace.path.stat().st_size / 1e6
-            _say(
-                f"run {trace.run}  host {trace.host}  {size_mb:.1f} MB  {printable(str(trace.path))}"
-            )
+            path, size_mb = printable(str(trace.path)), trace.path.stat().st_size / 1e6
+            _say(f"run {trace.run}  host {trace.host}  {size_mb:.1f} MB  {path}")
         return
     is_of_one = arguments.last or arguments.host is not None or arguments.steps is not None
     fleet = None if is_of_one else find_fleet(arguments.path, arguments.run)
@@ -224,11 +217,8 @@ def _lite(arguments: argparse.Namespace) -> None:
     paths = arguments.model
     if len(paths) > 1 and any(is_saved(Path(path)) for path in paths):
         raise ValueError("Give one saved result. `profnb compare A B` takes two.")
-    result = lite(
-        paths[0] if len(paths) == 1 else paths,
-        arguments.data,
-        **{name: getattr(arguments, name) for name in OPTIONS},
-    )
+    options = {name: getattr(arguments, name) for name in OPTIONS}
+    result = lite(paths[0] if len(paths) == 1 else paths, arguments.data, **options)
     if arguments.save is not None:
         path = result.save(arguments.save)
         print(f"Result: {printable_lines(str(path.resolve()))}", file=sys.stderr)
@@ -270,10 +260,8 @@ def _clean(arguments: argparse.Namespace) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="profnb",
-        description="A TensorFlow, JAX and PyTorch profiler: in the notebook, and here.",
-    )
+    what = "A TensorFlow, JAX and PyTorch profiler: in the notebook, and here."
+    parser = Parser(prog="profnb", description=what)
     parser.add_argument("--version", action="version", version=f"profnb {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
@@ -299,43 +287,17 @@ def _parser() -> argparse.ArgumentParser:
     path, saved = (argparse.ArgumentParser(add_help=False) for _ in range(2))
     path.add_argument("path", help="a trace of any format, run folder or logdir")
     saved.add_argument("--run", help="which run (default: the newest)")
-    saved.add_argument(
-        "--host",
-        help="which host of the run (default: the first; `report` takes all that worked together)",
-    )
+    hosts = "which host of the run (default: the first; `report` takes all that worked together)"
+    saved.add_argument("--host", help=hosts)
     saved.add_argument("--steps", metavar="RANGE", help="the range that is a step, by its name")
     saved.add_argument(
         "-w", "--warmup", type=whole(0), default=0, help="steps to leave out of averages"
     )
 
     line = "[OPTIONS] SCRIPT [ARGS ...]"
-    run = command(
-        _run,
-        "profile a script or module, and say on standard error where its time went",
-        page,
-        usage=f"profnb run {line}\n       profnb run {line.replace('SCRIPT', '-m MODULE')}",
-    )
-    run.add_argument("-q", "--quiet", action="store_true", help="do not print the answer")
-    for flags, settings in (*CAPTURE_ARGUMENTS, *TRY_ARGUMENTS):
-        run.add_argument(*flags, **settings)
-    run.add_argument(
-        "--history",
-        metavar="FILE",
-        help=f"keep the run's numbers in this file (default: {VARIABLE})",
-    )
-    run.add_argument(
-        "--try",
-        action="store_const",
-        const=3,
-        dest="tries",
-        help="try the three largest savings that are a safe edit, in fresh processes",
-    )
-    run.add_argument(
-        "-m", "--module", action="store_true", help="run a module, as `python -m` does"
-    )
-    run.add_argument(
-        "program", nargs=argparse.REMAINDER, metavar="SCRIPT", help="what to run, and its arguments"
-    )
+    usage = f"profnb run {line}\n       profnb run {line.replace('SCRIPT', '-m MODULE')}"
+    summary = "profile a script or module, and say on standard error where its time went"
+    _add_run_options(command(_run, summary, page, usage=usage))
 
     report = command(_report, "report on a saved trace or TensorBoard logdir", saved, page)
     report.add_argument("path", nargs="?", help="a trace of any format, run folder or logdir")
@@ -362,12 +324,8 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument(
         "--markdown", action="store_true", help="print it for a pull request, as GitHub renders it"
     )
-    compare.add_argument(
-        "--fail-if-slower",
-        type=percentage,
-        metavar="PERCENT",
-        help="exit with 1 if B is slower than A by more than this, and surely so (for CI)",
-    )
+    slower = "exit with 1 if B is slower than A by more than this, and surely so (for CI)"
+    compare.add_argument("--fail-if-slower", type=percentage, metavar="PERCENT", help=slower)
 
     _add_history_options(
         command(_history, "list the runs that were kept, and where they became slower"),
@@ -388,33 +346,40 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_run_options(run: argparse.ArgumentParser) -> None:
+    run.add_argument("-q", "--quiet", action="store_true", help="do not print the answer")
+    for flags, settings in (*CAPTURE_ARGUMENTS, *TRY_ARGUMENTS):
+        run.add_argument(*flags, **settings)
+    numbers = f"keep the run's numbers in this file (default: {VARIABLE})"
+    run.add_argument("--history", metavar="FILE", help=numbers)
+    edits = "try the three largest savings that are a safe edit, in fresh processes"
+    run.add_argument("--try", action="store_const", const=3, dest="tries", help=edits)
+    run.add_argument(
+        "-m", "--module", action="store_true", help="run a module, as `python -m` does"
+    )
+    run.add_argument(
+        "program", nargs=argparse.REMAINDER, metavar="SCRIPT", help="what to run, and its arguments"
+    )
+
+
 def _add_history_options(history: argparse.ArgumentParser, gains: argparse.ArgumentParser) -> None:
     for one in (history, gains):
         one.add_argument("--history", metavar="FILE", help="the file (default: the usual one)")
     history.add_argument("--cell", help="only runs of this code: how its hash begins")
     history.add_argument("--label", help="only runs of this label")
     history.add_argument("--csv", action="store_true", help="print every run as CSV")
-    history.add_argument(
-        "--alarm",
-        action="store_true",
-        help="exit with 1 if a slow-down was found in the latest ten runs of a series (for CI)",
-    )
+    alarm = "exit with 1 if a slow-down was found in the latest ten runs of a series (for CI)"
+    history.add_argument("--alarm", action="store_true", help=alarm)
 
 
 def _add_lite_options(lite: argparse.ArgumentParser) -> None:
-    lite.add_argument(
-        "model",
-        nargs="+",
-        help=".tflite files; or a SavedModel or .keras file to convert; or a saved result",
-    )
+    models = ".tflite files; or a SavedModel or .keras file to convert; or a saved result"
+    lite.add_argument("model", nargs="+", help=models)
     lite.add_argument("--data", metavar="FILE.npz", help="examples: arrays x and y")
     for flags, settings in CONVERSION_ARGUMENTS:
         lite.add_argument(*flags, **settings)
     lite.add_argument(
-        "--save",
-        type=new_file,
-        metavar="FILE",
-        help="keep the result, to open or compare it later",
+        "--save", type=new_file, metavar="FILE", help="keep the result, to open or compare it later"
     )
     lite.add_argument("--json", action="store_true", help="print it for programs, at most 8 kB")
 
@@ -453,9 +418,8 @@ def _trouble(error: Exception) -> str:
     """Say what an error found, and what to do."""
     if not isinstance(error, OSError) or error.filename is None:
         return str(error)
-    path = Path(
-        os.fsdecode(error.filename) if isinstance(error.filename, bytes) else str(error.filename)
-    )
+    name = error.filename
+    path = Path(os.fsdecode(name) if isinstance(name, bytes) else str(name))
     if isinstance(error, FileNotFoundError):
         return f"There is no {path if path.parent.exists() else path.parent}. Check the path."
     if isinstance(error, IsADirectoryError):

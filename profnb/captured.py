@@ -110,10 +110,7 @@ class CapturedProfile:
         return self.profile
 
     def _finish(
-        self,
-        namespace: Mapping[str, object],
-        models: Sequence[object],
-        cause: BaseException | None,
+        self, namespace: Mapping[str, object], models: Sequence[object], cause: BaseException | None
     ) -> None:
         recording = self._capture.recording
         began_ns = None
@@ -141,11 +138,9 @@ class CapturedProfile:
             elif recording.path is not None:
                 from profnb.trace.files import read_trace
 
-                trace = read_trace(recording.path)
                 # The file is named for the host, which nobody who is shown the result needs to know.
-                self.profile._set_trace(
-                    replace(trace, source=self.profile.options.label or _NAMELESS)
-                )
+                source = self.profile.options.label or _NAMELESS
+                self.profile._set_trace(replace(read_trace(recording.path), source=source))
         except TraceFormatError as error:
             recording.messages.append(f"The profiler left a trace that cannot be read. {error}")
         except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
@@ -177,13 +172,12 @@ class CapturedProfile:
 
     def _write_beside(self) -> None:
         """Keep what was seen beside a trace that is kept."""
-        recording = self.profile.recordings[0]
-        if recording.path is None or self.profile.options.logdir is None:
-            return
-        if not recording.path.exists():  # it could not be kept there, which was said
+        recording, options = self.profile.recordings[0], self.profile.options
+        path = recording.path if options.logdir is not None else None
+        if path is None or not path.exists():  # it could not be kept there, which was said
             return
         try:
-            write_recordings(recording.path, self.profile.options, self.profile.recordings)
+            write_recordings(path, options, self.profile.recordings)
         except OSError as error:
             recording.messages.append(f"The records beside the trace were not written: {error}")
 
@@ -277,11 +271,8 @@ def _caller() -> tuple[dict[str, object], str, int]:
     A function's own are not: to read them would keep what they are bound to alive (``frame.f_locals``, before
     Python 3.13), and so would to hold its frame.
     """
-    caller = sys._getframe()
-    while caller.f_back is not None and caller.f_globals.get("__name__") in (
-        __name__,
-        "contextlib",
-    ):
+    caller, ours = sys._getframe(), (__name__, "contextlib")
+    while caller.f_back is not None and caller.f_globals.get("__name__") in ours:
         caller = caller.f_back
     return caller.f_globals, caller.f_code.co_filename, caller.f_lineno
 

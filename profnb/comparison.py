@@ -69,17 +69,14 @@ class Comparison(ComparedResult):
         self.first, first_aside = _one_per_capture(first)
         self.second, second_aside = _one_per_capture(second)
         self.labels, self._fleets = labels, fleets
-        self._aside = first_aside, second_aside
+        self._sides, self._aside = (self.first, self.second), (first_aside, second_aside)
 
     @cached_property
     def _timed(self) -> "list[list[tuple[Floats, bool]]]":
         """For each side and run the times from step to step, and whether they were traced."""
         if all(self._fleets):
             return [[(fleet.step_ps, True) for fleet in side] for side in self._fleets]
-        return [
-            [run for profile in side for run in profile.steady_step_times]
-            for side in (self.first, self.second)
-        ]
+        return [[run for one in side for run in one.steady_step_times] for side in self._sides]
 
     @cached_property
     def runs(self) -> "tuple[RunSet, RunSet]":
@@ -87,8 +84,7 @@ class Comparison(ComparedResult):
         from profnb.compare.speedup import RunSet
 
         sides = []
-        rows = zip(self.labels, (self.first, self.second), self._timed, strict=True)
-        for label, profiles, runs in rows:
+        for label, profiles, runs in zip(self.labels, self._sides, self._timed, strict=True):
             untraced = [run for run in runs if not run[1] and len(run[0])]
             whole = tuple(float(run) for profile in profiles for run in profile.run_ps)
             sides.append(RunSet(label, tuple(steps for steps, _ in untraced or runs), whole))
@@ -110,7 +106,7 @@ class Comparison(ComparedResult):
 
         one, two = (
             (len(runs.step_ps) < ENOUGH_RUNS and find_spread(side[0])) or UNKNOWN_SPREAD
-            for runs, side in zip(self.runs, (self.first, self.second), strict=True)
+            for runs, side in zip(self.runs, self._sides, strict=True)
         )
         return one, two
 
@@ -180,9 +176,7 @@ class Comparison(ComparedResult):
         if all(self._fleets):
             named = " and ".join(next(iter(side[0])) for side in self._fleets)
             return [f"Steps are of all hosts; categories and ops are of one host each: {named}."]
-        for label, profiles, aside in zip(
-            self.labels, (self.first, self.second), self._aside, strict=True
-        ):
+        for label, profiles, aside in zip(self.labels, self._sides, self._aside, strict=True):
             hosts = aside + sum(profile.other_hosts for profile in profiles)
             if hosts:
                 guards.append(
@@ -194,10 +188,7 @@ class Comparison(ComparedResult):
     @property
     def _fits(self) -> "tuple[list[list[FitResult]], list[list[FitResult]]]":
         """For each run of A and of B, what its fits reached."""
-        first, second = (
-            [recording.fits for profile in side for recording in profile.recordings]
-            for side in (self.first, self.second)
-        )
+        first, second = ([r.fits for one in side for r in one.recordings] for side in self._sides)
         return first, second
 
     @cached_property
@@ -217,7 +208,7 @@ class Comparison(ComparedResult):
     @property
     def _trees(self) -> "list[CellTree]":
         """The trees of the first runs; none where one has none."""
-        trees = [tree for side in (self.first, self.second) if (tree := side[0].tree) is not None]
+        trees = [tree for side in self._sides if (tree := side[0].tree) is not None]
         return trees if len(trees) > 1 else []
 
     def to_markdown(self) -> str:
@@ -315,18 +306,16 @@ def compare(
     results = [_lite_result(source) for source in (first, second)]
     if any(results):
         return _compare_lite(results, labels)
-    sides, labelled, paths = [], [], []
+    pair: tuple[Any, Any] = first, second
     opened: dict[Path, Profile] = {}
-    fleets: list[list[Fleet]] = []
-    for source in (first, second):
-        single = isinstance(source, Profile | Fleet | LiteResult | str | os.PathLike)
-        listed: list[Any] = [source] if single else list(source)  # type: ignore[arg-type]
-        fleets.append([item for item in listed if isinstance(item, Fleet)])
-        profiles = [profile for item in listed for profile in _profiles_of(item, opened)]
-        sides.append(profiles)
-        labelled.append(profiles[0].options.label if profiles else None)
-        is_named = not listed or isinstance(listed[0], Profile | Fleet)
-        paths.append("" if is_named else os.fspath(listed[0]))
+    one_source = (Profile, Fleet, LiteResult, str, os.PathLike)
+    listed = [[side] if isinstance(side, one_source) else list(side) for side in pair]
+    fleets = [[item for item in side if isinstance(item, Fleet)] for side in listed]
+    sides = [
+        [profile for item in side for profile in _profiles_of(item, opened)] for side in listed
+    ]
+    labelled = [side[0].options.label if side else None for side in sides]
+    paths = [os.fspath(s[0]) if s and isinstance(s[0], str | os.PathLike) else "" for s in listed]
     given, short = labels or (None, None), _differing_parts(paths[0], paths[1])
     names = zip(given, labelled, short, ("A", "B"), strict=True)
     one, two = (asked or label or path or place for asked, label, path, place in names)
@@ -397,20 +386,17 @@ def _distinct(profiles: Sequence[Profile]) -> list[Profile]:
     """The profiles without those given again: as the same object, or as the same capture opened twice."""
     kept: list[Profile] = []
     for profile in dict.fromkeys(profiles):
-        time = profile.capture_time if profile.has_trace else None
-        again = [
-            one
-            for one in kept
-            if time is not None
-            and time.is_known
-            and one.has_trace
-            and one.capture_time == time
-            and one.trace.hostnames == profile.trace.hostnames
-            and len(one.trace.events) == len(profile.trace.events)
-        ]
-        if not again:
+        if not any(_is_same_capture(one, profile) for one in kept):
             kept.append(profile)
     return kept
+
+
+def _is_same_capture(one: Profile, two: Profile) -> bool:
+    if not one.has_trace or not two.has_trace or not one.capture_time.is_known:
+        return False
+    is_of_one_time = one.capture_time == two.capture_time
+    is_alike = one.trace.hostnames == two.trace.hostnames
+    return is_of_one_time and is_alike and len(one.trace.events) == len(two.trace.events)
 
 
 def _one_per_capture(profiles: Sequence[Profile]) -> tuple[tuple[Profile, ...], int]:

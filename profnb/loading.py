@@ -77,10 +77,9 @@ def load(
     from profnb.trace.runs import event_files, find_traces, pick_trace
 
     if is_url(path):
+        choice = {"run": run, "host": host, "steps": steps}
         with fetch_traces(os.fspath(path), run) as folder:
-            return load(
-                folder, run=run, host=host, warmup_steps=warmup_steps, steps=steps, model=model
-            )
+            return load(folder, **choice, warmup_steps=warmup_steps, model=model)
     target = Path(path).expanduser()
     if is_saved(target):
         return open_result(target)
@@ -88,9 +87,8 @@ def load(
     picked = pick_trace(traces, run, host)
     file = picked.path
     options, recordings = read_recordings(file)
-    asked: dict[str, Any] = {"warmup_steps": warmup_steps} if warmup_steps else {}
-    if steps is not None:
-        asked["steps"] = steps
+    given: dict[str, Any] = {"warmup_steps": warmup_steps or None, "steps": steps}
+    asked = {name: value for name, value in given.items() if value is not None}
     options = replace(options, **asked)
     models = tuple(replace(facts, is_given=True) for facts in describe_models(as_models(model)))
     recording = recordings[0] if recordings else None
@@ -123,21 +121,15 @@ def _doubt(trace: "Trace", recording: "Recording | None") -> tuple[list[str], bo
     if recording is None or recording.sessions is None:
         return [], False
     steps, run_events = recording.steps, np.flatnonzero(trace.select_names(SESSION_RUN.__eq__))
-    seen = [
-        begin
-        for begin, kind, was_traced in zip(
-            steps.begin_ns, steps.kind, steps.was_traced, strict=True
-        )
-        if was_traced and steps.kinds[kind] == RUN
-    ]
+    columns = zip(steps.begin_ns, steps.kind, steps.was_traced, strict=True)
+    seen = [begin for begin, kind, traced in columns if traced and steps.kinds[kind] == RUN]
     if not run_events.size or not seen:
         return [], False
     began_ns = trace.epoch_ns + int(trace.events.begin_ps[run_events].min()) // PS_PER_NS
     apart_ns = abs(began_ns - recording.sessions.epoch_ns - min(seen))
     if trace.epoch_ns and apart_ns > _FAR_NS:
-        return [
-            "The records beside the session runs come from another capture and are left out."
-        ], True
+        other = "The records beside the session runs come from another capture and are left out."
+        return [other], True
     # A run that recorded nothing is none in the file.
     if 0.9 * len(seen) - 1 <= run_events.size <= len(seen):
         return [], False
@@ -186,9 +178,8 @@ def last() -> Profile:
         forget(path, dead.trace)
         break
     if not _read:
-        raise CaptureError(
-            "No profiled cell has died on this machine within a day: nothing to show."
-        )
+        nothing = "No profiled cell has died on this machine within a day: nothing to show."
+        raise CaptureError(nothing)
     return _read[0]
 
 
@@ -240,9 +231,8 @@ def _profile_of(dead: "DeadCell") -> Profile:
         )
     kept = len(recording.steps)
     if kept < newest.steps:
-        notes.append(
-            f"Times of the first {counted_text(kept, 'step')} were kept; the later ones were counted."
-        )
+        steps = counted_text(kept, "step")
+        notes.append(f"Times of the first {steps} were kept; the later ones were counted.")
     trace = None
     if dead.trace is not None:
         from profnb.trace.files import read_trace
@@ -255,5 +245,4 @@ def _profile_of(dead: "DeadCell") -> Profile:
         after = duration_text(recording.wall_ns * PS_PER_NS)
         notes.append(f"It has no trace: after {after} none had been written.")
     recording.messages = notes
-    options = CaptureOptions(warmup_steps=dead.warmup_steps)
-    return Profile(trace, recording, options)
+    return Profile(trace, recording, CaptureOptions(warmup_steps=dead.warmup_steps))

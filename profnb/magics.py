@@ -60,9 +60,8 @@ class ProfnbMagics(Magics):
             pieces = shown(*arguments, **keywords)
             if not isinstance(pieces, list) or not self._written:
                 return pieces
-            return [
-                as_written(one, self._written) if isinstance(one, str) else one for one in pieces
-            ]
+            written = self._written
+            return [as_written(one, written) if isinstance(one, str) else one for one in pieces]
 
         name = seams.TRACEBACK.attributes[0]
         self.hooked.enter_context(replace_attribute(tracebacks, name, structured_traceback))
@@ -130,12 +129,10 @@ class ProfnbMagics(Magics):
             raise UsageError(
                 "Name two results or more: `%tfcompare before after`, by label, variable or path."
             )
-        sources = [self._results.source(name) for name in arguments.what]
-        results = []
-        for at in range(1, len(sources)):
-            pair = [arguments.what[0], arguments.what[at]], [sources[0], sources[at]]
-            with magic_options.as_usage_error():
-                results.append(compare(*pair[1], labels=known_results.labels_of(*pair)))
+        first, *others = [(name, self._results.source(name)) for name in arguments.what]
+        pairs = [([first[0], name], [first[1], source]) for name, source in others]
+        with magic_options.as_usage_error():
+            results = [compare(*of, labels=known_results.labels_of(by, of)) for by, of in pairs]
         self._results.keep(results if len(results) > 1 else results[0], arguments.out)
         for result in [] if arguments.quiet else results:
             result.report()

@@ -116,9 +116,8 @@ class Profile(Tables, SharedResult):
     @property
     def sharing(self) -> Sharing:
         """The rule for what of it may leave in a page, a notebook or a file."""
-        return (
-            Sharing(has_files=self.options.source) if self._trace is None else self._trace.sharing
-        )
+        trace = self._trace
+        return Sharing(has_files=self.options.source) if trace is None else trace.sharing
 
     @property
     def trace(self) -> "Trace":
@@ -127,11 +126,10 @@ class Profile(Tables, SharedResult):
         Raises:
             CaptureError: There is no trace, or not yet; the message says why.
         """
+        if self._counted is not None:
+            source = self._counted_source
+            raise CaptureError(f"{source} is a profile of Python and has no trace.")
         if self._trace is None:
-            if self._counted is not None:
-                raise CaptureError(
-                    f"{self._counted_source} is a profile of Python and has no trace."
-                )
             messages = self.recording.messages if self.recording else []
             raise CaptureError(" ".join(messages) or "The capture has not ended yet.")
         return self._trace
@@ -146,10 +144,9 @@ class Profile(Tables, SharedResult):
         """The analyses behind the tables, as columns in picoseconds."""
         from profnb.subjects.study import Study
 
-        recording = self.recording or Recording(models=self._models)
-        return Study(
-            self.trace, self.options.warmup_steps, recording, self.options.steps
-        ).without_tracing()
+        recording, options = self.recording or Recording(models=self._models), self.options
+        study = Study(self.trace, options.warmup_steps, recording, options.steps)
+        return study.without_tracing()
 
     @property
     def _python(self) -> "PythonTime | None":
@@ -240,8 +237,7 @@ class Profile(Tables, SharedResult):
 
         times = [self._step_times, *(wall_step_times(run.steps) for run in self.repeats)]
         runs = [(at, steady_step_times(self.study, one)) for at, one in enumerate(times)]
-        untraced = [run for run in runs if not run[1][1] and len(run[1][0])]
-        return untraced or runs[:1]
+        return [run for run in runs if not run[1][1] and len(run[1][0])] or runs[:1]
 
     @property
     def steady_step_times(self) -> "list[tuple[Floats, bool]]":
@@ -329,11 +325,10 @@ class Profile(Tables, SharedResult):
             report = build_python_report(self._counted, self._counted_source)
             return replace(report, sharing=self.sharing)
         has_runs = bool(self.repeats) and self.has_trace
+        source = self._trace.source if self._trace else "capture"
         report = build_report(
             self._traced_study,
-            title=self.options.label
-            or self.title
-            or (self._trace.source if self._trace else "capture"),
+            title=self.options.label or self.title or source,
             notes=self._other_notes,
             advice=self.advice,
             runs=[times for times, _ in self.steady_step_times] if has_runs else (),
@@ -429,9 +424,8 @@ class Profile(Tables, SharedResult):
             CaptureError: Its code is no cell of this notebook.
         """
         if self.trying is None:
-            raise CaptureError(
-                "Only a cell's advice can be tried here. For a script: profnb run --try SCRIPT."
-            )
+            instead = "For a script: profnb run --try SCRIPT."
+            raise CaptureError(f"Only a cell's advice can be tried here. {instead}")
         self.tried = self.trying(self, n, seconds, anyway=anyway, edits=edits)
         self._shown = None
         return self.trials
@@ -496,9 +490,8 @@ class Profile(Tables, SharedResult):
         """
         from profnb.report.as_data import TOP_TABLES, report_data
 
-        table_names = (
-            TOP_TABLES if self.has_trace else ("python",) if self._counted is not None else ()
-        )
+        python = () if self._counted is None else ("python",)
+        table_names = TOP_TABLES if self.has_trace else python
         source = self._trace.source if self._trace else self._counted_source
         return report_data(
             self._report,
@@ -623,10 +616,8 @@ class Profile(Tables, SharedResult):
             from profnb.tf1.run_metadata import RUNS_SUFFIX, write_runs
             from profnb.trace.files import masked
 
-            buffers = [
-                np.frombuffer(masked(np.frombuffer(run, np.uint8), self.sharing), np.uint8)
-                for run in runs
-            ]
+            bytes_of_runs = (masked(np.frombuffer(run, np.uint8), self.sharing) for run in runs)
+            buffers = [np.frombuffer(run, np.uint8) for run in bytes_of_runs]
             path = write_into_run(self.trace, logdir, RUNS_SUFFIX, partial(write_runs, buffers))
         else:
             path = write_trace(self.trace, logdir)
@@ -635,8 +626,5 @@ class Profile(Tables, SharedResult):
         return path
 
     def __repr__(self) -> str:
-        if self._counted is not None:
-            return f"<Profile of {printable(self._counted_source)}>"
-        if not self.has_trace:
-            return "<Profile without a trace>"
-        return f"<Profile of {printable(self._trace.source)}>" if self._trace else "<Profile>"
+        source = self._trace.source if self._trace else self._counted_source
+        return f"<Profile of {printable(source)}>" if source else "<Profile without a trace>"

@@ -72,9 +72,8 @@ def run_program(
             ending.enter_context(_sigterm_waits_for(ending.close))
             ending.callback(answer)
             whole = "module" if is_module else "script"
-            profile = ending.enter_context(
-                profiled_block(options, vars(main), watch=watch, whole=whole)
-            )
+            block = profiled_block(options, vars(main), watch=watch, whole=whole)
+            profile = ending.enter_context(block)
             code = (_find_module if is_module else _read_script)(words[0], vars(main))
             if code is not None:
                 try:

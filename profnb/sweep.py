@@ -86,9 +86,8 @@ class Sweep(Result):
         name, typical = setting_text(point.setting), point.typical_ps
         if typical != typical:  # noqa: PLR0124  # NaN is not itself
             return name, count_text(point.runs), MISSING, point.error and "failed"
-        has_steps = any(len(steps) > 1 for steps in point.step_ps)
-        unit = "runs" if not has_steps else "examples" if point.batch_size else "steps"
-        rate = 1e12 / typical * (point.batch_size or 1 if has_steps else 1)
+        unit = "runs" if not point.has_steps else "examples" if point.batch_size else "steps"
+        rate = 1e12 / typical * (point.batch_size or 1 if point.has_steps else 1)
         per_second = f"{count_text(round(rate) if rate >= 10 else rate)} {unit}"
         return name, count_text(point.runs), duration_text(typical), per_second
 
@@ -135,8 +134,7 @@ class Sweep(Result):
         study = profile.study
         runs = profile.steady_step_times
         wall = profile.run_ps.tolist()
-        repeat_rounds = self._rounds[row]
-        rounds = [0, *(repeat_rounds or range(1, len(profile.repeats) + 1))]
+        rounds = [0, *(self._rounds[row] or range(1, len(profile.repeats) + 1))]
         return SweepPoint(
             setting,
             tuple(steps for steps, _ in runs),

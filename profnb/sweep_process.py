@@ -6,25 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from profnb.capture import switches
 from profnb.capture.cell import names_of
 from profnb.capture.saved.sidecar import write_recordings
 from profnb.capture.seams import FAILED_BEFORE, FAILED_INSIDE, SUCCESS
 from profnb.capture.session import Capture
-from profnb.capture.switches import (
-    BACKEND,
-    ERROR,
-    THREADS,
-    read_job,
-    set_backend,
-    set_threads,
-    switched,
-    switches_of,
-)
 from profnb.captured import CapturedProfile
 
-UNTRACED = (
-    "untraced.xplane.pb"  # there is no such file; what was seen stands beside where it would be
-)
+# There is no such file; what was seen stands beside where it would be.
+UNTRACED = "untraced.xplane.pb"
 WITHOUT_EFFECT = "without_effect.json"  # the switches that changed nothing
 
 
@@ -37,17 +27,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from IPython.core.interactiveshell import InteractiveShell
 
     (folder,) = map(Path, sys.argv[1:] if arguments is None else arguments)
-    body, setting, options, traces = read_job(folder)
+    body, setting, options, traces = switches.read_job(folder)
     shell = InteractiveShell.instance()
     shell.user_ns.update(setting)
-    threads = {name: value for name, value in setting.items() if name in THREADS}
-    if BACKEND in setting:
-        set_backend(setting[BACKEND])
+    threads = {name: value for name, value in setting.items() if name in switches.THREADS}
+    if switches.BACKEND in setting:
+        switches.set_backend(setting[switches.BACKEND])
     # What a profiler writes stays as it is, in the format that it has: XPlane, or PyTorch's JSON.
     captured = CapturedProfile(replace(options, logdir=str(folder)))
     capture = None if traces else Capture(options, traces=False)
-    switches = switches_of(setting, names_of(shell, body)[0])
-    with set_threads(threads) as given, switched(switches) as applied:
+    asked = switches.switches_of(setting, names_of(shell, body)[0])
+    with switches.set_threads(threads) as given, switches.switched(asked) as applied:
         (capture or captured).start()
         result = shell.run_cell(body)
     failed = FAILED_INSIDE.of(result) or FAILED_BEFORE.of(result)
@@ -55,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if failed is not None:
         text = f"{type(failed).__name__}: {' '.join(str(failed).split())}".removesuffix(": ")
         _say(folder, text)
-    idle = sorted({*switches, *threads} - applied - given)
+    idle = sorted({*asked, *threads} - applied - given)
     (folder / WITHOUT_EFFECT).write_text(json.dumps(idle), encoding="utf-8")
     if capture is not None:
         write_recordings(folder / UNTRACED, options, [capture.finish()])
@@ -72,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _say(folder: Path, error: str) -> None:
     """Tell the process that asked for this one why there is no result."""
-    (folder / ERROR).write_text(error, encoding="utf-8", errors="replace")
+    (folder / switches.ERROR).write_text(error, encoding="utf-8", errors="replace")
 
 
 if __name__ == "__main__":

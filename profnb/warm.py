@@ -27,10 +27,8 @@ def tiny_trace() -> bytes:
     marker_stats = _message((1, 1), (4, 1)), _message((1, 2), (4, 0))
     marker = _message((1, 1), (2, 0), (3, 1000), (4, marker_stats[0]), (4, marker_stats[1]))
     op = _message((1, 2), (2, 100), (3, 500))
-    waits = [_message((1, number), (2, 600), (3, 90 - number)) for number in (3, 4)]
-    line = _message(
-        (1, 1), (2, b"python"), (3, 1), (4, op), (4, marker), *((4, wait) for wait in waits)
-    )
+    waits = [(4, _message((1, number), (2, 600), (3, 90 - number))) for number in (3, 4)]
+    line = _message((1, 1), (2, b"python"), (3, 1), (4, op), (4, marker), *waits)
     feeder = _message((1, 2), (2, b"tf_data"), (3, 1), (4, _message((1, 5), (2, 10), (3, 50))))
     plane = _message(
         (2, b"/host:CPU"), (3, line), (3, feeder),
@@ -48,11 +46,8 @@ def tiny_trace() -> bytes:
     instruction = _message((1, b"a"), (2, b"add"), (3, shape), (35, 1), (36, b"\x01"))
     program = _message((1, _message((3, _message((2, instruction), (5, 1), (6, 1))), (6, 1))))
     program_metadata = _message((1, 1), (2, b"f(1)"), (5, _message((1, 1), (6, program))))
-    metadata = _message(
-        (2, b"/host:metadata"),
-        (4, _message((1, 1), (2, program_metadata))),
-        (5, entry(1, b"Hlo Proto")),
-    )
+    programs = _message((1, 1), (2, program_metadata))
+    metadata = _message((2, b"/host:metadata"), (4, programs), (5, entry(1, b"Hlo Proto")))
     return _message((1, plane), (1, device), (1, metadata))
 
 

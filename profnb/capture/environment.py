@@ -17,6 +17,7 @@ import ctypes
 import importlib.util
 import inspect
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,6 +35,7 @@ CUPTI = "TEARDOWN_CUPTI"  # whether PyTorch's profiler ends with its recording; 
 CORES, INTRA_OP, INTER_OP = "CPU cores", "Intra-op threads", "Inter-op threads"
 KERAS_BACKEND = "Keras backend"
 _DEFAULT = "default"
+_PROCESSOR = re.compile(r"^model name\s*:\s*(.*)$", re.MULTILINE)
 _LINE_TITLES = (
     ("tensorflow", "TensorFlow"), ("jax", "JAX"), ("torch", "PyTorch"), ("keras", "Keras"),
     ("tf_keras", "tf_keras"),
@@ -94,6 +96,14 @@ def list_devices() -> tuple[str, ...]:
             device.name for device in seams.DEVICES.find()() if device.device_type in ("GPU", "TPU")
         )
     return ()
+
+
+def processor_name() -> str:
+    """Read what the processor is called; "" where the system does not tell."""
+    with contextlib.suppress(OSError):
+        named = _PROCESSOR.search(Path("/proc/cpuinfo").read_text("utf-8", "replace"))
+        return " ".join(named[1].split()) if named else ""
+    return ""
 
 
 def count_cores() -> int:

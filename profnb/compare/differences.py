@@ -67,10 +67,8 @@ def listed(names: Sequence[str], most: int, others: str = "others") -> str:
 
 def more_or_less(differences: Sequence[float]) -> Bar:
     """Make bars in one colour where B spends more, in another where it spends less."""
-    lengths = list(map(abs, differences))
-    return Bar.of(
-        lengths, lambda at: COLOURS["input" if differences[at] > 0 else "host compute"], 8
-    )
+    colours = [COLOURS["input" if one > 0 else "host compute"] for one in differences]
+    return Bar.of(list(map(abs, differences)), colours.__getitem__, 8)
 
 
 CATEGORY_DIFFERENCES = Table[Sequence[CategoryDifference]](
@@ -92,11 +90,10 @@ def find_guards(
     first: Study, second: Study, environments: tuple[dict[str, str], dict[str, str]]
 ) -> list[str]:
     """Say what differs between A and B besides what was meant to, in sentences."""
-    guards = [
-        f"{name} differs: {environments[0][name]} and {environments[1][name]}."
-        for name in sorted(environments[0].keys() & environments[1].keys())
-        if environments[0][name] != environments[1][name]
-    ]
+    of_first, of_second = environments
+    names = sorted(of_first.keys() & of_second.keys())
+    differing = [name for name in names if of_first[name] != of_second[name]]
+    guards = [f"{name} differs: {of_first[name]} and {of_second[name]}." for name in differing]
     devices = [_device_of(study) for study in (first, second)]
     if devices[0] != devices[1]:
         guards.append(f"The devices differ: {devices[0]} and {devices[1]}.")
@@ -109,8 +106,8 @@ def find_guards(
     iterations = [study.summary.iterations for study in (first, second)]
     # Of the compared kind, traced or not.
     counts = [
-        study.step_times.phase.count(study.summary.phase or "") * max(each, 1)
-        for study, each in zip((first, second), iterations, strict=True)
+        study.step_times.phase.count(study.summary.phase or "") * max(study.summary.iterations, 1)
+        for study in (first, second)
     ]
     if None in phases:
         guards.append("One side has no events: nothing to compare.")
@@ -134,9 +131,7 @@ def find_guards(
 
 def batch_sizes(first: Study, second: Study) -> tuple[int, int] | None:
     """Give examples per step of A and of B; None where one is not known."""
-    one, two = (
-        study.summary.batch_size or usual_batch_size(study.trace) for study in (first, second)
-    )
+    one, two = (s.summary.batch_size or usual_batch_size(s.trace) for s in (first, second))
     return None if one is None or two is None else (one, two)
 
 
@@ -145,9 +140,7 @@ def _device_of(study: Study) -> str:
     if plane is None:
         return "the CPU"
     stats = study.trace.planes[plane].stats
-    facts = {name: str(stats.get(name, "?")) for name in _DEVICE_STATS}
-    kind = facts["device_type_string"]
+    kind, major, minor, cores = (str(stats.get(name, "?")) for name in _DEVICE_STATS)
     if kind == "?":
-        capability = f"{facts['compute_cap_major']}.{facts['compute_cap_minor']}"
-        kind = f"compute capability {capability}, {facts['core_count']} cores"
+        kind = f"compute capability {major}.{minor}, {cores} cores"
     return f"{study.trace.planes[plane].name.partition(':')[2]} ({kind})"

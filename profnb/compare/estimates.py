@@ -129,8 +129,7 @@ def mann_whitney(first: Floats, second: Floats) -> float:
         return float("nan")
     pooled = np.concatenate([first, second])
     _, inverse, tied = np.unique(pooled, return_inverse=True, return_counts=True)
-    ends = np.cumsum(tied)
-    ranks = (ends - (tied - 1) / 2)[inverse]
+    ranks = (np.cumsum(tied) - (tied - 1) / 2)[inverse]
     u = float(ranks[:n].sum()) - n * (n + 1) / 2
     total = n + m
     ties = float((tied.astype(np.float64) ** 3 - tied).sum())

@@ -22,7 +22,7 @@ import numpy as np
 
 from profnb.compare.estimates import estimate_mean
 from profnb.compare.tree_differences import GONE, NEW
-from profnb.core.columns import Floats
+from profnb.core.columns import Floats, group
 from profnb.core.table import Table, columns_in
 from profnb.core.units import signed_text
 from profnb.subjects.layers.layer_rows import LAYER_PARTS, OPTIMIZER, OTHERS
@@ -88,10 +88,8 @@ def compare_ops(first: Study, second: Study) -> list[OpDifference]:
         else:
             is_open = side == "layer" and not (one.op_type and two.op_type)
             status = "changed" if is_open or one.op_type == two.op_type else "other type"
-        shown = one if two is absent else two
-        rows.append(
-            OpDifference(side, shown.op_name, shown.op_type, one.self_ps, two.self_ps, status)
-        )
+        op = one if two is absent else two
+        rows.append(OpDifference(side, op.op_name, op.op_type, one.self_ps, two.self_ps, status))
     return sorted(rows, key=lambda row: (-abs(row.difference_ps), row.op_name))
 
 
@@ -115,11 +113,10 @@ def _ops_per_step(study: Study) -> dict[tuple[str, str], _Op]:
     """The ops of a mean step by side and path."""
     counted = study.summary.counted
     ops = study.ops.of_steps(counted)
-    kernels: dict[str, set[str]] = {}
+    kernels: dict[str, list[str]] = {}
     if study.program.has_device:
         launched = study.device.kernels
-        for kernel, name in zip(launched.kernel_name, launched.op_name, strict=True):
-            kernels.setdefault(name, set()).add(kernel)
+        kernels = group(zip(launched.op_name, launched.kernel_name, strict=True))
     steps = max(counted.size, 1) * max(study.summary.iterations, 1)
     ops_by_path = _waiting_per_step(study)
     for row, path in enumerate(rank_scopes(ops.op_name)):
@@ -162,20 +159,16 @@ def rank_scopes(names: Sequence[str]) -> list[str]:
     parts = [without_call(name).split("/", _DEEPEST_SCOPE) for name in names]
     paths: list[list[str]] = [[] for _ in parts]
     for depth in range(max((len(part) for part in parts), default=0) - 1):
-        numbers: dict[tuple[str, str], set[tuple[int, ...]]] = {}
         scopes: list[tuple[int, tuple[str, str], tuple[int, ...]]] = []
         for row, part in enumerate(parts):
             if depth < len(part) - 1:
-                base = part[depth]
-                match = _LAST_NUMBERS.search(base[-_LONGEST_NUMBERS:])
+                match = _LAST_NUMBERS.search(part[depth][-_LONGEST_NUMBERS:])
                 digits = match[0] if match else ""  # "_10_1" of dense_10_1
-                suffix = tuple(map(int, digits.split("_")[1:]))
-                base = base.removesuffix(digits)
-                siblings = "/".join(paths[row]), base
-                numbers.setdefault(siblings, set()).add(suffix)
-                scopes.append((row, siblings, suffix))
+                siblings = "/".join(paths[row]), part[depth].removesuffix(digits)
+                scopes.append((row, siblings, tuple(map(int, digits.split("_")[1:]))))
+        numbers = group((siblings, suffix) for _, siblings, suffix in scopes)
         ranks = {
-            siblings: {suffix: at for at, suffix in enumerate(sorted(suffixes))}
+            siblings: {suffix: at for at, suffix in enumerate(sorted(set(suffixes)))}
             for siblings, suffixes in numbers.items()
         }
         for row, siblings, suffix in scopes:
@@ -219,6 +212,9 @@ class LayerDifference:
     """A layer in A and in B, or what else a step consists of.
 
     Attributes:
+        layer: Its path, as A has it if A has it.
+        layer_type: Its class; "" where neither tells it.
+        is_layer: Whether it is a layer, and not loss, metrics, optimizer, input, outside the model.
         first: It in A; its times are NaN where A has none.
         second: It in B, likewise.
         ratio: Time in B over that in A; NaN where one of them has none.
@@ -227,27 +223,15 @@ class LayerDifference:
         status: "both", "only in A" or "only in B".
     """
 
+    layer: str
+    layer_type: str
+    is_layer: bool
     first: LayerTimes
     second: LayerTimes
     ratio: float
     low: float
     high: float
     status: str
-
-    @property
-    def layer(self) -> str:
-        """Its path, as A has it if A has it."""
-        return self.first.layer or self.second.layer
-
-    @property
-    def layer_type(self) -> str:
-        """Its class; "" where neither tells it."""
-        return self.first.layer_type or self.second.layer_type
-
-    @property
-    def is_layer(self) -> bool:
-        """It is a layer, and not loss, metrics, optimizer, input, outside the model."""
-        return (self.first if self.status != "only in B" else self.second).is_layer
 
     @property
     def first_ps(self) -> float:
@@ -351,7 +335,10 @@ def _difference(one: LayerTimes | None, two: LayerTimes | None) -> LayerDifferen
             estimates = [estimate_mean(np.log(blocks).tolist()) for blocks in sides]
             low, high = (float(np.exp(bound)) for bound in estimates[0].less(estimates[1]))
     status = "both" if one and two else "only in A" if one else "only in B"
-    return LayerDifference(one or _ABSENT, two or _ABSENT, ratio, low, high, status)
+    first, second = one or _ABSENT, two or _ABSENT
+    shown, kind = one or second, first.layer_type or second.layer_type
+    about = shown.layer, kind, shown.is_layer
+    return LayerDifference(*about, first, second, ratio, low, high, status)
 
 
 OP_DIFFERENCES = Table[Sequence[OpDifference]](

@@ -54,24 +54,17 @@ def markdown(
         parts: Where they differ: the first three, all else, and their sum.
         alert: Which of the boxes.
     """
-    lines = [
-        f"> [!{alert}]\n> **{_plain(verdict)}**",
-        *(f"> {_plain(remark)}" for remark in remarks),
-    ]
+    lines = [f"> [!{alert}]\n> **{_plain(verdict)}**"]
+    lines += [f"> {_plain(remark)}" for remark in remarks]
     if parts:
-        rest = parts[_MOST_PARTS_NAMED:]
-        times = [
-            (" / ".join(filter(None, (part.inside, part.part))), part.first_ms, part.second_ms)
-            for part in parts[:_MOST_PARTS_NAMED]
-        ]
+        shown, rest = parts[:_MOST_PARTS_NAMED], parts[_MOST_PARTS_NAMED:]
+        names = [_plain(" / ".join(filter(None, (part.inside, part.part)))) for part in shown]
+        times = [(n, p.first_ms, p.second_ms) for n, p in zip(names, shown, strict=True)]
         times += [("all else that differs", *_sums(rest))] if rest else []
         times.append(("**together**", *_sums(parts)))
         rows = [("part of the cell", *map(_plain, labels), "difference")]
         rows.append(("---", "---:", "---:", "---:"))
-        rows += [
-            (name if name[:2] == "**" else _plain(name), _text(one), _text(two), _signed(two - one))
-            for name, one, two in times
-        ]
+        rows += [(name, _text(one), _text(two), _signed(two - one)) for name, one, two in times]
         lines += [f"**{_plain(difference_sentence(parts))}**"]
         lines.append("\n".join(f"| {' | '.join(row)} |" for row in rows))
     return "\n\n".join(lines) + "\n"

@@ -26,6 +26,7 @@ comparisons with the best" (1984).
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -181,9 +182,8 @@ def rank(fit: RoundFit, values: Floats) -> Ranking | None:
         if not low[row] > TINY:
             gap, error = float(values[best] - values[row]), float(fit.errors[best, row])
             more[row] = _more_rounds(fit, len(others), gap, error)
-    shows = math.nan
-    if others:
-        shows = (fit.factor + _POWER) * float(np.median(fit.errors[best, others]))
+    error = float(np.median(fit.errors[best, others])) if others else math.nan
+    shows = (fit.factor + _POWER) * error
     return Ranking(best, np.where(np.abs(low) < TINY, 0, low), high, shows, more)
 
 
@@ -198,13 +198,8 @@ def _more_rounds(fit: RoundFit, others: int, gap: float, error: float) -> int:
         factor = dunnett_factor(others, max(round(each * (rounds - 1)), 1)) + _POWER
         return gap >= factor * error * math.sqrt(fit.rounds / rounds)
 
-    low, high = 0, MOST_ROUNDS
-    if not shows(high):
-        return -1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if shows(middle) else (middle, high)
-    return high
+    more = 1 + bisect_left(range(1, MOST_ROUNDS + 1), True, key=shows)  # noqa: FBT003 - what is sought
+    return more if more <= MOST_ROUNDS else -1
 
 
 @cache

@@ -35,19 +35,10 @@ from profnb.compare.quality import MetricDifference
 from profnb.compare.speedup import RunSet
 from profnb.compare.timeline_differences import EVENT_DIFFERENCES, compare_timelines
 from profnb.compare.tree_differences import PartDifference
+from profnb.core import units
 from profnb.core.columns import Floats
 from profnb.core.printable import for_terminal, printable, unbroken
 from profnb.core.table import Table
-from profnb.core.units import (
-    MISSING,
-    PS_PER_MS,
-    PS_PER_S,
-    bar_text,
-    count_text,
-    duration_text,
-    percent_text,
-    range_text,
-)
 from profnb.drawing.figures import axis, chart, figure_html, label_axis
 from profnb.drawing.markup import Cell, note_list
 from profnb.drawing.section import Bar, Section, Shown, section_block, section_of, section_text
@@ -189,23 +180,22 @@ def _quality_section(labels: tuple[str, str], metrics: Sequence[MetricDifference
 
 def _time_section(runs: tuple[RunSet, RunSet], p_value: float) -> Section:
     def spread(times: Floats) -> tuple[str, str, str]:
-        low, middle, high, least, most = (
-            duration_text(float(time_ps)) for time_ps in np.percentile(times, (25, 50, 75, 0, 100))
-        )
-        return middle, range_text(low, high), range_text(least, most)
+        quantiles = np.percentile(times, (25, 50, 75, 0, 100)).tolist()
+        low, middle, high, least, most = map(units.duration_text, quantiles)
+        return middle, units.range_text(low, high), units.range_text(least, most)
 
     rows = []
     slowest = max((float(side.medians.max()) for side in runs if side.medians.size), default=1.0)
     for side in runs:
         if not side.step_count:
-            rows.append(("", side.label, "0", "0", MISSING, MISSING, MISSING))
+            rows.append(("", side.label, "0", "0", units.MISSING, units.MISSING, units.MISSING))
             continue
-        bar = bar_text(float(np.median(side.medians)) / slowest, 12)
-        counts = count_text(side.medians.size), count_text(side.step_count)
+        bar = units.bar_text(float(np.median(side.medians)) / slowest, 12)
+        counts = units.count_text(side.medians.size), units.count_text(side.step_count)
         rows.append((bar, side.label, *counts, *spread(np.concatenate(side.step_ps))))
     if all(side.run_ps for side in runs):
         for side in runs:
-            count = count_text(len(side.run_ps))
+            count = units.count_text(len(side.run_ps))
             rows.append(("", f"{side.label}, whole run", count, "", *spread(np.array(side.run_ps))))
     second_opinion = ""
     if not math.isnan(p_value):
@@ -232,17 +222,12 @@ def _differences(
 ) -> Section:
     """Show rows that differ; where the columns have "times" stand those of A and of B."""
     times = [
-        number_of(rows, labels[0], lambda row: duration_text(row.first_ps)),
-        number_of(rows, labels[1], lambda row: duration_text(row.second_ps)),
+        number_of(rows, labels[0], lambda row: units.duration_text(row.first_ps)),
+        number_of(rows, labels[1], lambda row: units.duration_text(row.second_ps)),
     ]
-    return section_of(
-        table,
-        rows,
-        [one for column in columns for one in (times if column == "times" else [column])],
-        title=title,
-        sentence=sentence,
-        bar=bar or more_or_less([row.difference_ps for row in rows]),
-    )
+    shown = [one for column in columns for one in (times if column == "times" else [column])]
+    bar = bar or more_or_less([row.difference_ps for row in rows])
+    return section_of(table, rows, shown, title=title, sentence=sentence, bar=bar)
 
 
 def _category_section(labels: tuple[str, str], rows: Sequence[CategoryDifference]) -> Section:
@@ -257,21 +242,17 @@ def _op_section(labels: tuple[str, str], traces: TracePair) -> Section:
     shown = [row for row in ops if row.difference_ps][:_SHOWN_OPS]
     whole = sum(abs(row.difference_ps) for row in ops) or 1.0
     share = sum(abs(row.difference_ps) for row in shown) / whole
-    columns = (
-        traces.op_column("op", [(row.op_name, row.op_type) for row in shown]),
-        "side",
-        "times",
-        "difference_us",
-        shown_of(shown, "", lambda row: "" if row.status == "changed" else row.status),
-    )
-    sentence = f"Self time of a mean step: {percent_text(share)} of all differences."
+    op = traces.op_column("op", [(row.op_name, row.op_type) for row in shown])
+    status = shown_of(shown, "", lambda row: "" if row.status == "changed" else row.status)
+    columns = (op, "side", "times", "difference_us", status)
+    sentence = f"Self time of a mean step: {units.percent_text(share)} of all differences."
     return _differences(OP_DIFFERENCES, shown, labels, columns, "Ops that account for it", sentence)
 
 
 def _event_section(labels: tuple[str, str], traces: TracePair) -> Section:
     events = traces.events
     shown, more = events[:_SHOWN_EVENTS], len(events) - _SHOWN_EVENTS
-    left_out = f" `c.timeline_diff` has {count_text(more)} more." if more > 0 else ""
+    left_out = f" `c.timeline_diff` has {units.count_text(more)} more." if more > 0 else ""
     event = traces.op_column("event", [parse_op(row.event) or (row.event, "") for row in shown])
     columns = (event, "side", "times", "difference_ms", "status")
     title, sentence = "The timelines, step by step", f"Self time of a mean step.{left_out}"
@@ -297,9 +278,8 @@ def layer_section(
             f"{frameworks[0]} and {frameworks[1]} have no common ops, and one has no known layers. Only "
             "categories can be compared."
         )
-        return Section(
-            _LAYERS_TITLE, sentence, (), (), (), (), "", plain=f"{_LAYERS_TITLE}\n{sentence}"
-        )
+        plain = f"{_LAYERS_TITLE}\n{sentence}"
+        return Section(_LAYERS_TITLE, sentence, (), (), (), (), plain=plain)
     # How much more B spends on each, also where one side has no such layer.
     more = [float(np.nan_to_num(row.second_ps) - np.nan_to_num(row.first_ps)) for row in layers]
     order = sorted(range(len(layers)), key=lambda row: -abs(more[row]))
@@ -317,10 +297,10 @@ def layer_section(
         def text(row: LayerDifference) -> str:
             one = (row.first, row.second)[which]
             if math.isnan(one.forward_ps):
-                return MISSING
+                return units.MISSING
             if not row.is_layer:
-                return duration_text(one.total_ps)
-            return f"{duration_text(one.forward_ps)} + {duration_text(one.backward_ps)}"
+                return units.duration_text(one.total_ps)
+            return f"{units.duration_text(one.forward_ps)} + {units.duration_text(one.backward_ps)}"
 
         return number_of(layers, labels[which], text, _LAYER_TIME)
 
@@ -343,15 +323,15 @@ def layer_section(
 
 def _ratio(row: LayerDifference) -> str:
     if math.isnan(row.ratio):
-        return MISSING
-    interval = range_text(f"{row.low:.2f}", f"{row.high:.2f}")
+        return units.MISSING
+    interval = units.range_text(f"{row.low:.2f}", f"{row.high:.2f}")
     return f"{row.ratio:.2f}" + ("" if math.isnan(row.low) else f" ({interval})")
 
 
 def _parameters(row: LayerDifference) -> str:
     counts = (row.first.parameters, row.second.parameters)
-    texts = [count_text(int(count)) for count in counts if not math.isnan(count)]
-    return " and ".join(dict.fromkeys(texts)) or MISSING
+    texts = [units.count_text(int(count)) for count in counts if not math.isnan(count)]
+    return " and ".join(dict.fromkeys(texts)) or units.MISSING
 
 
 def _about_layers(
@@ -360,14 +340,16 @@ def _about_layers(
     both = sum(row.status == "both" for row in layers if row.is_layer)
     every = sum(row.is_layer for row in layers)
     times = " and ".join(
-        f"{duration_text(spent)} in {label}" for spent, label in zip(op_ps, labels, strict=True)
+        f"{units.duration_text(spent)} in {label}"
+        for spent, label in zip(op_ps, labels, strict=True)
     )
     words = [
-        f"{count_text(both)} of {count_text(every)} layers with ops were found on both sides by name. Op "
-        f"time of a mean traced step: {times}, threads added up, without Python and waiting between ops."
+        f"{units.count_text(both)} of {units.count_text(every)} layers with ops were found on both sides by "
+        f"name. Op time of a mean traced step: {times}, threads added up, without Python and waiting between "
+        "ops."
     ]
     if len(layers) > _SHOWN_LAYERS:
-        words.append(f"{count_text(len(layers) - _SHOWN_LAYERS)} more rows are in c.layers.")
+        words.append(f"{units.count_text(len(layers) - _SHOWN_LAYERS)} more rows are in c.layers.")
     for status, label in zip(("only in A", "only in B"), labels, strict=True):
         only = [row.layer for row in layers if row.is_layer and row.status == status]
         named = [name.rpartition("/")[2] or name for name in only]
@@ -384,10 +366,10 @@ def box_figures(runs: tuple[RunSet, RunSet]) -> dict[str, dict[str, Any]]:
         for number, times in enumerate(side.step_ps[:_MOST_RUNS_DRAWN])
         if len(times)
     ]
-    figures = {_STEPS_TITLE: _box_figure(_STEPS_TITLE, steps, PS_PER_MS, "ms")}
+    figures = {_STEPS_TITLE: _box_figure(_STEPS_TITLE, steps, units.PS_PER_MS, "ms")}
     if min(len(side.run_ps) for side in runs) > 1:
         whole = [(side.label[:28], at, np.array(side.run_ps)) for at, side in enumerate(runs)]
-        figures[_RUNS_TITLE] = _box_figure(_RUNS_TITLE, whole, PS_PER_S, "s")
+        figures[_RUNS_TITLE] = _box_figure(_RUNS_TITLE, whole, units.PS_PER_S, "s")
     return figures
 
 
@@ -410,8 +392,8 @@ def _box_figure(
     labels = []
     for place, ((label, side, _), values) in enumerate(zip(boxes, scaled, strict=True)):
         data += _box(place, values, end, unit, _SIDE_COLOURS[side])
-        most = float(values.max())
-        labels.append(f"{label} (to {duration_text(most * scale)} →)" if most > end else label)
+        far = f" (to {units.duration_text(tops[place] * scale)} →)" if tops[place] > end else ""
+        labels.append(f"{label}{far}")
     return lying_chart(title, 110 + 34 * len(boxes), data, labels, end, f" {unit}")
 
 

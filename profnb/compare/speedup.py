@@ -30,7 +30,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from profnb.compare.estimates import NOBODY, OTHER_SIDE, SPREADS, Estimate, Spread, mann_whitney
-from profnb.core.columns import Bools, Floats, Int64s
+from profnb.core.columns import Bools, Floats, Int64s, flags_at
 from profnb.core.units import percent_text, range_text
 from profnb.steps.step_times import StepTimes
 from profnb.subjects.study import Study
@@ -110,13 +110,10 @@ def pick_steps(
 
 def _ends_an_epoch(times: StepTimes, phase: str | None) -> Bools:
     """Steps that end an epoch in whose fit more steps follow, so that what comes behind is of the fit."""
-    last = np.zeros(len(times), np.bool_)
     rows = np.flatnonzero([name == phase for name in times.phase])
-    same_fit = np.diff(times.run[rows]) == 0
-    is_next = np.diff(rows) == 1
-    ended = np.zeros(len(times), np.bool_) if times.epoch is None else times.epoch > 0
-    last[rows[:-1][same_fit & (~is_next | ended[rows[:-1]])]] = True
-    return last
+    same_fit, is_apart = np.diff(times.run[rows]) == 0, np.diff(rows) > 1
+    is_over = False if times.epoch is None else times.epoch[rows[:-1]] > 0
+    return flags_at(rows[:-1][same_fit & (is_apart | is_over)], len(times))
 
 
 def _settled(period: Floats, stretch: Int64s) -> Floats:
@@ -190,9 +187,8 @@ class Difference:
 
     def times(self, factor: float) -> "Difference":
         """Take times that are this much larger on the side of B, such as those of one example."""
-        return replace(
-            self, ratio=self.ratio * factor, low=self.low * factor, high=self.high * factor
-        )
+        low, high = self.low * factor, self.high * factor
+        return replace(self, ratio=self.ratio * factor, low=low, high=high)
 
     def speed_words(self) -> tuple[str, str]:
         """Say how many times faster or slower B is, and the interval: "1.90x faster", "1.80 to 2.00"."""
@@ -238,8 +234,7 @@ class Difference:
             return f"{may_differ}{repeat}" if may_differ or self._is_vague else ""
         if not self.is_open:
             return f"{spread.of} vary by {percent_text(math.sqrt(spread.variance))}."
-        reach = math.sqrt(self.high / self.low) - 1
-        off = f"{reach * 100:.0f} %"
+        off = f"{100 * (math.sqrt(self.high / self.low) - 1):.0f} %"
         return f"Even on an idle machine two runs of the same code can differ by {off}. {repeat}"
 
 

@@ -79,10 +79,8 @@ def _colours(table: SweepTable) -> list[str]:
 
 
 def _interval(table: SweepTable, row: int) -> str:
-    low, high = float(table.low[row]), float(table.high[row])
-    if not np.isfinite(low):
-        return MISSING
-    return range_text(rate_text(low, "").strip(), rate_text(high, "").strip())
+    low, high = (rate_text(float(ends[row]), "").strip() for ends in (table.low, table.high))
+    return range_text(low, high) if np.isfinite(table.low[row]) else MISSING
 
 
 def _section(table: SweepTable) -> Section:
@@ -95,6 +93,7 @@ def _section(table: SweepTable) -> Section:
         meaning="no other setting is surely better in one respect without being worse in the other",
     )
     weighed = f" {table.against}" + ("" if table.against == "memory" else " (median over runs)")
+    loses = f"Worth the price: any other setting loses in throughput or in{weighed}."
 
     def setting(name: str) -> Shown:
         def text(row: int) -> str:
@@ -123,9 +122,7 @@ def _section(table: SweepTable) -> Section:
             Shown("", lambda row: (points[row].error.splitlines() or [""])[-1][:80]),
         ),
         title="Settings",
-        sentence=f"Worth the price: any other setting loses in throughput or in{weighed}."
-        if is_weighed
-        else "",
+        sentence=loses if is_weighed else "",
         bar=Bar.of(np.nan_to_num(table.per_second), colours.__getitem__),
     )
 

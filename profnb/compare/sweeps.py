@@ -6,7 +6,7 @@ stands what the sweep can tell and what it cannot, in sentences: ties, what more
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -199,12 +199,8 @@ def tabulate_sweep(
     elif points and np.isfinite(memory[np.isfinite(step_ps)]).all():
         against = "memory"
         prices = [Estimate(-value, (_EQUAL_MEMORY * value) ** 2, 30) for value in memory.tolist()]
-    notes = (
-        *remarks,
-        *of_one_seed,
-        *_notes(points, without_effect),
-        *_ranking_notes([setting_text(setting) for setting in settings], ranking, fit),
-    )
+    of_ranks = _ranking_notes(list(map(setting_text, settings)), ranking, fit)
+    notes = (*remarks, *of_one_seed, *_notes(points, without_effect), *of_ranks)
     rate = counts * PS_PER_S
     return SweepTable(
         points, unit, step_ps, rate / step_ps, rate / most_ps, rate / least_ps, metric, quality, worst,
@@ -248,39 +244,35 @@ def _front(rates: Floats, fit: RoundFit, prices: Sequence[Estimate]) -> Bools:
     return best
 
 
-def _notes(points: Sequence[SweepPoint], without_effect: Collection[str]) -> list[str]:
-    notes = []
+def _notes(points: Sequence[SweepPoint], without_effect: Collection[str]) -> Iterator[str]:
     for point in [point for point in points if point.error][:3]:
         error = " ".join(point.error.split())[:_LONGEST_ERROR]
-        notes.append(f"{setting_text(point.setting)}: {error}")
+        yield f"{setting_text(point.setting)}: {error}"
     if without_effect:
         names = ", ".join(sorted(without_effect))
-        notes.append(
+        yield (
             f"{names} had no effect: rows that differ only in {names} differ by chance. Perhaps the cell "
             "sets the value, compiles no model, fits no tf.data.Dataset (prefetch) or imports no TensorFlow "
             "(threads). Or the installed version cannot change the value."
         )
     if any(point.was_traced for point in points):
-        notes.append(
-            "Tracing slows the settings without untraced steps: run more steps, or --repeat 2."
-        )
+        yield "Tracing slows the settings without untraced steps: run more steps, or --repeat 2."
     if any(point.runs == 1 for point in points):
-        notes.append(
+        yield (
             "One run of a setting shows only the variation from step to step. --repeat 3 or more makes the "
             "intervals hold from run to run."
         )
     if any(fit.is_continued for point in points for fits in point.fits for fit in fits[-1:]):
-        notes.append(
+        yield (
             "A model was trained before its fit began. Make the model inside the cell, for a fresh start of "
             "each setting."
         )
-    return notes
 
 
-def _ranking_notes(labels: Sequence[str], ranking: Ranking | None, fit: RoundFit) -> list[str]:
+def _ranking_notes(labels: Sequence[str], ranking: Ranking | None, fit: RoundFit) -> Iterator[str]:
     """Settings that may be as fast as the fastest one, and what such a sweep shows."""
     if ranking is None or fit.rounds < 2 or fit.timed_count < 2:
-        return []
+        return
     others = [int(row) for row in ranking.may_be_best.nonzero()[0] if row != ranking.best]
 
     def named(rows: Sequence[int]) -> str:
@@ -289,29 +281,25 @@ def _ranking_notes(labels: Sequence[str], ranking: Ranking | None, fit: RoundFit
     ties = [row for row in others if ranking.high[row] <= _TIE]
     separable = [row for row in others if row not in ties and ranking.more_rounds[row] > 0]
     close = [row for row in others if row not in ties and ranking.more_rounds[row] < 0]
-    notes = []
     if ties:
-        notes.append(
+        yield (
             f"A tie: {named(ties)} {'is' if len(ties) == 1 else 'are'} at most "
             f"{slower_text(float(ranking.high[ties].max()))} slower than "
             f"{labels[ranking.best][:_LONGEST_SETTING]}, if at all."
         )
     if separable:
         rounds = int(ranking.more_rounds[separable].max())
-        notes.append(
+        yield (
             f"{count_text(rounds)} more round{'s' if rounds > 1 else ''} (--repeat) would tell "
             f"{named(separable)} from the fastest, with a chance of 80 %."
         )
     if close:
-        notes.append(
-            f"{named(close)}: too close to the fastest to tell apart, even with {MOST_ROUNDS} more rounds."
-        )
+        yield f"{named(close)}: too close to the fastest to tell apart, even with {MOST_ROUNDS} more rounds."
     if math.isfinite(ranking.shows) and ranking.shows > _NO_CHANCE:
-        notes.append(
+        yield (
             f"{fit.rounds} rounds find a setting that is {slower_text(ranking.shows)} slower with a chance "
             "of 80 %. Smaller differences need more rounds (--repeat)."
         )
-    return notes
 
 
 def _seed_notes(
@@ -351,23 +339,23 @@ def settings_table(sweep: SweepTable) -> Table[SweepTable]:
     def rate(per_second: float) -> str:
         return count_text(round(float(per_second))) if math.isfinite(per_second) else MISSING
 
-    unit, metric, columns = sweep.unit, sweep.metric, [setting(name) for name in sweep.names]
+    unit, metric, learned = sweep.unit, sweep.metric, []
     step, typical = "run_ms" if unit == "runs" else "step_ms", "typical time of a step"
-    columns += [
+    if metric is not None:
+        worst = f"{metric}_worst"
+        learned = [
+            field_column(metric, "its median", metric, text, of="quality", is_scaled=True),
+            field_column(worst, "... its worst run", "worst", text, of="worst", is_scaled=True),
+        ]
+    front = "whether it is on the front of throughput against the metric or memory"
+    columns = [
+        *map(setting, sweep.names),
         field_column("runs", "how many runs count", of="points.runs"),
         field_column(step, f"{typical}, or of a run where there are no steps", of="step_ps"),
         field_column(f"{unit}_per_second", "throughput", f"{unit}/s", rate, of="per_second"),
         field_column("low", "where the 95 % interval of the throughput begins"),
         field_column("high", "where it ends"),
-    ]
-    if metric is not None:
-        worst = f"{metric}_worst"
-        columns += [
-            field_column(metric, "its median", metric, text, of="quality", is_scaled=True),
-            field_column(worst, "... its worst run", "worst", text, of="worst", is_scaled=True),
-        ]
-    front = "whether it is on the front of throughput against the metric or memory"
-    columns += [
+        *learned,
         field_column("peak_bytes", "most memory in use", "peak memory", of="memory"),
         field_column("is_best", front),
         field_column("error", "why it has no more runs", of="points.error"),

@@ -13,6 +13,7 @@ import numpy as np
 
 from profnb.compare.op_differences import rank_scopes
 from profnb.compare.tree_differences import GONE, LONGER, NEW, SHORTER
+from profnb.core.columns import flags_at
 from profnb.core.table import Table, columns_in
 from profnb.core.units import signed_text
 from profnb.subjects.study import Study
@@ -76,8 +77,7 @@ def _events_per_step(study: Study) -> dict[_Key, _Row]:
     """Name, count, self time and begin of each event in a mean step, by its side and path."""
     trace, steps, step = study.trace, study.steps, study.groups.step
     counted = study.summary.counted
-    is_counted = np.zeros(len(steps) + 1, np.bool_)  # the last one: outside every step
-    is_counted[counted] = True
+    is_counted = flags_at(counted, len(steps) + 1)  # the last one: outside every step
     chosen = np.flatnonzero(is_counted[step])
     if not chosen.size:
         return {}

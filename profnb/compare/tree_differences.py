@@ -7,13 +7,14 @@ part, with all below it.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from profnb.capture.parts.part_records import CELL, PROFNB
 from profnb.causes.cell_tree import LAYER, OP, CellTree
 from profnb.compare.differences import listed
+from profnb.core.columns import group
 from profnb.core.printable import printable
 from profnb.core.table import Table, columns_in
 from profnb.core.units import PS_PER_MS, duration_text, signed_text
@@ -89,10 +90,8 @@ def tree_rows(tree: CellTree) -> Tree:
             place[at] = place[parent]
             rows[place[parent]][-1] += own_ms
             continue
-        place[at] = len(rows)
-        rows.append(
-            [place[parent], tree.kind[at], tree.name[at], int(tree.occurrences[at]), own_ms]
-        )
+        place[at], count = len(rows), int(tree.occurrences[at])
+        rows.append([place[parent], tree.kind[at], tree.name[at], count, own_ms])
     return [[*row[:-1], round(row[-1], 4)] for row in rows]
 
 
@@ -103,7 +102,7 @@ def compare_trees(first: Tree, second: Tree) -> list[PartDifference]:
     """
     columns = [list(zip(*tree, strict=True)) or [()] * 5 for tree in (first, second)]
     columns[1][2] = _numbered_like(*columns[0][1:3], *columns[1][1:3])
-    sides = _paths(*columns[0]), _paths(*columns[1])
+    sides = _paths(columns[0]), _paths(columns[1])
     both, closed = sides[0].keys() & sides[1].keys(), _closed(*sides)
     totals: dict[Path, list[list[float]]] = {}
     for side, nodes in enumerate(sides):
@@ -140,7 +139,7 @@ def compare_nodes(trees: Sequence[CellTree]) -> list[list[NodeDifference]]:
     names = _numbered_like(first.kind, first.name, second.kind, second.name)
     trees = first, replace(second, name=names)
     paths = [_row_paths(tree.parent.tolist(), tree.kind, tree.name) for tree in trees]
-    closed = _closed(*(_paths(*zip(*tree_rows(tree), strict=True)) for tree in trees))
+    closed = _closed(*(_paths(zip(*tree_rows(tree), strict=True)) for tree in trees))
     walls: tuple[dict[Path, int], dict[Path, int]] = ({}, {})
     for tree, wall, of_rows in zip(trees, walls, paths, strict=True):
         for path, self_ps in zip(of_rows, tree.self_ps.tolist(), strict=True):
@@ -215,15 +214,10 @@ def _shift(first: set[int], second: set[int]) -> int:
     return max(meeting, key=lambda shift: (meeting[shift], not shift, -abs(shift - usual)))
 
 
-def _paths(
-    parents: Sequence[int],
-    kinds: Sequence[str],
-    names: Sequence[str],
-    counts: Sequence[int],
-    times: Sequence[float],
-) -> dict[Path, tuple[float, int]]:
-    """Own time and count of each path, siblings of one name together."""
+def _paths(columns: Iterable[Sequence[Any]]) -> dict[Path, tuple[float, int]]:
+    """Own time and count of each path of a tree's columns, siblings of one name together."""
     nodes: dict[Path, tuple[float, int]] = {}
+    parents, kinds, names, counts, times = columns
     for path, count, own_ms in zip(_row_paths(parents, kinds, names), counts, times, strict=True):
         if path is not None:
             before = nodes.get(path, (0.0, 0))
@@ -236,16 +230,13 @@ def _closed(first: dict[Path, Any], second: dict[Path, Any]) -> set[Path]:
 
     What the traced steps tell (layers, ops) is compared only where both sides have the same kind.
     """
-    below: list[dict[Path, set[str]]] = []
-    for nodes in (first, second):
-        kinds: dict[Path, set[str]] = {path[:-1]: set() for path in nodes if path}
-        for path in nodes:
-            if path and path[-1][0] in (LAYER, OP):
-                kinds[path[:-1]].add(path[-1][0])
-        below.append(kinds)
-    return {
-        path for path in first.keys() & second.keys() if below[0].get(path) != below[1].get(path)
-    }
+
+    def kinds_below(nodes: dict[Path, Any]) -> dict[Path, set[str]]:
+        kinds = group((path[:-1], path[-1][0]) for path in nodes if path)
+        return {path: {LAYER, OP}.intersection(some) for path, some in kinds.items()}
+
+    one, two = kinds_below(first), kinds_below(second)
+    return {path for path in first.keys() & second.keys() if one.get(path) != two.get(path)}
 
 
 PART_DIFFERENCES = Table[Sequence[PartDifference]](

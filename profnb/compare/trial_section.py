@@ -85,14 +85,9 @@ def _diff_lines(trial: Trial) -> list[str]:
 
 def _edit_html(trial: Trial) -> Markup:
     cell = edited_cells(trial)
-    return _EDIT.format(
-        trial.change,
-        MUTED,
-        _result(trial),
-        Markup(' data-cell="{}"').format(cell) if cell else "",
-        CHIP,
-        Markup("").join(_LINE.format(_line_look(line), line) for line in _diff_lines(trial)),
-    )
+    data = Markup(' data-cell="{}"').format(cell) if cell else ""
+    diff = Markup("").join(_LINE.format(_line_look(line), line) for line in _diff_lines(trial))
+    return _EDIT.format(trial.change, MUTED, _result(trial), data, CHIP, diff)
 
 
 def _line_look(line: str) -> str:

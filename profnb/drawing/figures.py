@@ -112,18 +112,13 @@ def icicle_figure(
                 },
             }
         )  # fmt: skip
-    layout = figure_layout(title, 70 + 34 * len(drawn))
-    layout |= {
-        "barmode": "overlay",
-        "bargap": 0.06,
-        "margin": {"l": _MARGIN_OF_NAMES if levels else _MARGIN, "r": _MARGIN, "t": 34, "b": 40},
-        "xaxis": {**axis(f"% of {of_what}"), "range": [0, 100], "showgrid": False},
-        "yaxis": {
-            **axis(""), "categoryarray": names[::-1], "categoryorder": "array",
-            **({} if levels else {"visible": False}),
-        },
-    }  # fmt: skip
-    return {"data": data, "layout": layout, "config": {"staticPlot": True}}
+    hidden = {} if levels else {"visible": False}
+    return chart(
+        title, 70 + 34 * len(drawn), data, barmode="overlay", bargap=0.06,
+        margin={"l": _MARGIN_OF_NAMES if levels else _MARGIN, "r": _MARGIN, "t": 34, "b": 40},
+        xaxis={**axis(f"% of {of_what}"), "range": [0, 100], "showgrid": False},
+        yaxis={**axis(""), "categoryarray": names[::-1], "categoryorder": "array", **hidden},
+    ) | {"config": {"staticPlot": True}}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,11 +193,10 @@ def figure_html(
         fallback: HTML that says the same without a chart.
         is_interactive: Whether plotly.js is to draw it, which the page must have.
     """
-    drawn = {key: _rounded(figure[key]) for key in ("data", "layout")}
+    drawn = json_attribute({key: _rounded(figure[key]) for key in ("data", "layout")})
     by_plotly = Markup(' data-plotly="1"') if is_interactive and not is_static(figure) else ""
-    return Markup(
-        '<div class="profnb-figure" style="{}" data-figure={}{}><div>{}</div></div>'
-    ).format(ROOT, json_attribute(drawn), by_plotly, fallback)
+    place = Markup('<div class="profnb-figure" style="{}" data-figure={}{}><div>{}</div></div>')
+    return place.format(ROOT, drawn, by_plotly, fallback)
 
 
 def _rounded(value: Any) -> Any:

@@ -45,7 +45,9 @@ class _CellWrapper(UnitWrapper):
 
 
 def _wrapped(cell: str, width: int) -> list[str]:
-    """Break a cell into lines, which keep its indent as far as that leaves room."""
+    """Break a cell that is wider into lines, which keep its indent as far as that leaves room."""
+    if len(cell) <= width:
+        return [cell]
     text = cell.lstrip()
     indent = " " * min(len(cell) - len(text), width // 3)
     return _CellWrapper(width, initial_indent=indent, subsequent_indent=indent).wrap(text)
@@ -90,15 +92,10 @@ def content_policy(*scripts: Markup) -> Markup:
         digest = hashlib.sha256(program.encode("utf-8", "replace")).digest()
         hashes.append(f"'sha256-{base64.b64encode(digest).decode('ascii')}'")
     rules = (
-        "default-src 'none'",
-        f"script-src {' '.join(hashes) or none}",
-        "style-src 'unsafe-inline'",
-        "img-src data: blob:",
-        "base-uri 'none'",
-        "form-action 'none'",
+        f"default-src 'none'; script-src {' '.join(hashes) or none}; style-src 'unsafe-inline'; "
+        "img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
-    element = Markup('<meta http-equiv="Content-Security-Policy" content="{}">')
-    return element.format("; ".join(rules))
+    return Markup('<meta http-equiv="Content-Security-Policy" content="{}">').format(rules)
 
 
 def plain_text(cell: Cell) -> str:
@@ -178,13 +175,11 @@ def html_table(
     """
     columns = zip(headings, meanings or [""] * len(headings), numbers, strict=True)
     lines = [[_heading(text, meaning, is_number=one) for text, meaning, one in columns]]
-    lines += (
-        [_cell(cell, is_number=one) for cell, one in zip(row, numbers, strict=True)] for row in rows
-    )
+    for row in rows:
+        lines.append([_cell(cell, is_number=one) for cell, one in zip(row, numbers, strict=True)])
     row_element = Markup("<tr>{}</tr>").format
-    return Markup('<div style="overflow-x:auto"><table cellpadding="4">{}</table></div>').format(
-        _NOTHING.join(row_element(_NOTHING.join(line)) for line in lines)
-    )
+    table = Markup('<div style="overflow-x:auto"><table cellpadding="4">{}</table></div>')
+    return table.format(_NOTHING.join(row_element(_NOTHING.join(line)) for line in lines))
 
 
 def with_names(text: str) -> Markup:
@@ -236,25 +231,18 @@ def plain_table(rows: Sequence[Sequence[str]], numbers: Sequence[bool]) -> str:
         )
     room = columns - 2 * (len(widths) - 1)
     for giving in (True, False):  # what numbers are called, then texts
+        columns_of_kind = [at for at, one in enumerate(numbers) if one is giving]
         while sum(widths) > room:
-            wide = [
-                at for at, one in enumerate(numbers) if one is giving and widths[at] > least[at]
-            ]
+            wide = [at for at in columns_of_kind if widths[at] > least[at]]
             if not wide:
                 break
             widths[max(wide, key=widths.__getitem__)] -= 1
-    cells = (
-        [
-            _wrapped(cell, width) if len(cell) > width else [cell]
-            for cell, width in zip(row, widths, strict=True)
-        ]
-        for row in rows
+    places = [(str.rjust if is_number else str.ljust) for is_number in numbers]
+    lines = (
+        line for row in rows for line in zip_longest(*map(_wrapped, row, widths), fillvalue="")
     )
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if is_number else cell.ljust(width)
-            for cell, width, is_number in zip(line, widths, numbers, strict=True)
-        ).rstrip()
-        for row in cells
-        for line in zip_longest(*row, fillvalue="")
+    shown = (
+        [place(cell, width) for place, cell, width in zip(places, line, widths, strict=True)]
+        for line in lines
     )
+    return "\n".join("  ".join(line).rstrip() for line in shown)

@@ -27,11 +27,9 @@ script.remove();
 
 def joined(files: Mapping[str, Sequence[str]]) -> str:
     """Join files to a program, without the comments and the indentation that nobody reads there."""
-    text = "\n".join(
-        (resources.files("profnb") / folder / name).read_text(encoding="utf-8")
-        for folder, names in files.items()
-        for name in names
-    )
+    root = resources.files("profnb")
+    paths = [root / folder / name for folder, names in files.items() for name in names]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in paths)
     lines = (line.strip() for line in _COMMENTS.sub("", text).split("\n"))
     kept = "\n".join(filter(None, lines))
     return f"(function () {{\n{kept}\n}})();\n"

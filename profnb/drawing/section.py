@@ -125,10 +125,8 @@ def section_of(
     value: T,
     columns: str | Sequence[str | Shown],
     *,
-    title: str,
     bar: Bar,
     rows: Sequence[int] | None = None,
-    tab: str = "",
     sentence: str = "",
     is_sortable: bool = False,
     **rest: Any,
@@ -140,13 +138,11 @@ def section_of(
         value: What fills it.
         columns: What to show: names of the table's columns with blanks between, or columns of the section's
             own.
-        title: The section's title.
         bar: The bars in front.
         rows: Which rows, in order; all by default, where the value has a length.
-        tab: The part of the report it belongs to.
         sentence: What the table says.
         is_sortable: Whether a reader can sort it.
-        **rest: Other fields of ``Section``.
+        **rest: Other fields of ``Section``, the title above all.
     """
     rows = range(len(cast("Sized", value))) if rows is None else rows
     shown: list[Shown] = []
@@ -160,7 +156,6 @@ def section_of(
         for row in (rows if is_sortable else ())
     ]
     return Section(
-        title=title,
         sentence=sentence,
         headings=("", *(column.heading for column in shown)),
         rows=[
@@ -169,7 +164,6 @@ def section_of(
         ],
         numbers=(False, *(column.is_number for column in shown)),
         colours=[bar.colour if isinstance(bar.colour, str) else bar.colour(row) for row in rows],
-        tab=tab,
         sort_keys=sort_keys,
         meanings=("", *(column.meaning for column in shown)),
         **rest,
@@ -199,14 +193,12 @@ def _section_html(section: Section) -> Markup:
     if not section.sort_keys:
         return sentence + _table_html(section, len(section.rows))
     more = len(section.rows) - section.shown + (section.finder.hidden if section.finder else 0)
-    rest = Markup('<div class="profnb-more" style="{}">and {} more</div>').format(
-        MUTED, f"{more:,}"
-    )
+    rest = Markup('<div class="profnb-more" style="{}">and {} more</div>')
     return Markup('{}<div class="profnb-table" data-rows={}>{}{}</div>').format(
         sentence,
         markup.json_attribute(_script_data(section)),
         _table_html(section, section.shown),
-        rest if more > 0 else "",
+        rest.format(MUTED, f"{more:,}") if more > 0 else "",
     )
 
 
@@ -215,11 +207,9 @@ def _table_html(section: Section, most: int) -> Markup:
         [(markup.plain_text(row[0]), f"color:{colour}"), *row[1:]]
         for row, colour in zip(section.rows[:most], section.colours[:most], strict=True)
     ]
-    given = section.meanings or [""] * len(section.headings)
-    meanings = [
-        meaning or explain(heading)
-        for meaning, heading in zip(given, section.headings, strict=True)
-    ]
+    explained = list(map(explain, section.headings))
+    given = section.meanings or explained
+    meanings = [one or other for one, other in zip(given, explained, strict=True)]
     return markup.html_table(section.headings, rows, section.numbers, meanings)
 
 
@@ -281,10 +271,8 @@ def _script_line(row: Sequence[markup.Cell], anew: Sequence[int]) -> str:
     """Join the cells of a row, behind each its fainter text and the text under the pointer, if it has any."""
     kept = ("" if at in anew else cell for at, cell in enumerate(row))
     cells = [(text, faint, whole) for text, _, faint, whole in map(markup.fitted, kept)]
-    return _COLUMN.join(
-        _FAINT.join(part.translate(_CONTROL_MARKS) for part in cell).rstrip(_FAINT)
-        for cell in cells
-    )
+    texts = (_FAINT.join(part.translate(_CONTROL_MARKS) for part in cell) for cell in cells)
+    return _COLUMN.join(text.rstrip(_FAINT) for text in texts)
 
 
 def _ranks(keys: Sequence[Key]) -> dict[str, Any] | None:
@@ -308,12 +296,11 @@ def without_empty_columns(section: Section) -> Section:
     """
     if not section.rows or section.finder is not None:
         return section
-    kept = [
-        at
-        for at in range(len(section.headings))
-        if at == 0
-        or any(markup.plain_text(row[at]).strip() not in ("", MISSING) for row in section.rows)
+    is_empty = [
+        all(markup.plain_text(cell).strip() in ("", MISSING) for cell in column)
+        for column in zip(*section.rows, strict=True)
     ]
+    kept = [at for at, empty in enumerate(is_empty) if at == 0 or not empty]
     if len(kept) == len(section.headings):
         return section
 
@@ -351,7 +338,5 @@ def section_text(section: Section) -> str:
     listed = section.rows[:_MOST_TEXT] if section.sort_keys else section.rows
     rows = [tuple(printable(markup.plain_text(cell))[:90] for cell in row[1:]) for row in listed]
     sentence = filled(printable(section.sentence), _MOST_COLUMNS)
-    head = "\n".join(part for part in (section.title, sentence) if part)
-    return (
-        f"{head}\n{markup.plain_table([tuple(section.headings[1:]), *rows], section.numbers[1:])}"
-    )
+    table = markup.plain_table([tuple(section.headings[1:]), *rows], section.numbers[1:])
+    return "\n".join([*filter(None, (section.title, sentence)), table])

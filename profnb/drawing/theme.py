@@ -52,12 +52,7 @@ CAUSE_COLOURS = {
 
 # What a whole cell's time went to: of its nodes that are no category of a step's. Those that differ in a
 # detail share a colour; what only holds others is grey.
-_PYTHON, _SET_UP, _STEPS, _HOLDS = (
-    "#157116",
-    COLOURS["work between steps"],
-    "#0c49fc",
-    COLOURS["all others"],
-)
+_PYTHON, _STEPS, _HOLDS = "#157116", "#0c49fc", COLOURS["all others"]
 CELL_COLOURS = {
     **COLOURS,
     **dict.fromkeys(("imports", "building models"), "#fc4fb2"),
@@ -67,7 +62,7 @@ CELL_COLOURS = {
     "failed steps": COLOURS["input"],
     "gaps": COLOURS["between steps"],
     "epoch ends": "#cf5724",
-    **dict.fromkeys(("around steps", "set-up"), _SET_UP),
+    **dict.fromkeys(("around steps", "set-up"), COLOURS["work between steps"]),
     "callbacks": "#cd6ee7",
     "interpreter": COLOURS["input"],
     "checkpointing": "#ac47be",
@@ -102,10 +97,6 @@ def ink_on(colour: str) -> str:
     Source: relative luminance of WCAG 2.2.
     """
     parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    linear = [
-        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
-    ]
-    light = sum(
-        weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True)
-    )
+    red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    light = 0.2126 * red + 0.7152 * green + 0.0722 * blue
     return "#fff" if 1.05 / (light + 0.05) >= (light + 0.05) / 0.05 else "#000"

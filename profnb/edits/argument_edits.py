@@ -9,16 +9,17 @@ import libcst as cst
 from profnb.advice.proposals import Advice
 from profnb.capture.environment import count_cores
 from profnb.causes.numbers import SELDOM
-from profnb.edits.editing import NOTHING
-from profnb.edits.program_text import ROUNDING, Change, ProgramText, is_a, is_keras, only
+from profnb.edits.program_text import NOTHING, ROUNDING, Change, ProgramText, is_a, is_keras, only
 from profnb.edits.source_text import (
     DoesNotFitError,
     SourceText,
+    certain,
     has_stars,
     keyword_of,
     method_of,
     path_of,
     receiver,
+    require,
     root_of,
 )
 
@@ -39,8 +40,7 @@ def _given(
 
     def give(program: ProgramText, advice: Advice) -> Change:
         text, call = program.call(what, advice)
-        if not fits(program, text, call):
-            raise DoesNotFitError
+        require(fits(program, text, call))
         pieces = [piece for one in arguments.split(", ") for piece in text.put_argument(call, one)]
         return f"{arguments} in {path_of(call.func) or method_of(call)}()", alters, pieces
 
@@ -84,16 +84,12 @@ def _replaced(
 
     def replace(program: ProgramText, advice: Advice) -> Change:
         text, call = program.call(what, advice)
-        arg = keyword_of(call, keyword) if keyword else only(call.args)
-        if arg is None or not (isinstance(arg.value, cst.Integer) or path_of(arg.value) == "True"):
-            raise DoesNotFitError
+        old = certain(keyword_of(call, keyword) if keyword else only(call.args)).value
+        require(isinstance(old, cst.Integer) or path_of(old) == "True")
         new = value.format(tf=program.alias("tensorflow", text, call)) if "{tf}" in value else value
         said = f"{keyword}={new}" if keyword else new
-        return (
-            f"{said} in {path_of(call.func) or method_of(call)}()",
-            alters,
-            [text.put(arg.value, new)],
-        )
+        where = path_of(call.func) or method_of(call)
+        return f"{said} in {where}()", alters, [text.put(old, new)]
 
     return replace
 
@@ -110,16 +106,10 @@ def saved_less(program: ProgramText, advice: Advice) -> Change:
     at, fit = program.call("model.fit", advice)
     size = keyword_of(fit, "batch_size")
     arrays = [arg.value for arg in fit.args[:1] if arg.keyword is None]
-    is_array = bool(arrays) and is_a(program.value(at, arrays[0]), "ndarray", "numpy")
-    if (
-        at is not text
-        or not is_array
-        or has_stars(fit)
-        or keyword_of(fit, "validation_split") is not None
-        or keyword_of(call, "save_best_only") is not None  # it compares what only epochs have
-        or (size is not None and not isinstance(size.value, cst.Integer | cst.Name))
-    ):
-        raise DoesNotFitError
+    require(at is text and arrays and is_a(program.value(at, arrays[0]), "ndarray", "numpy"))
+    require(not has_stars(fit) and keyword_of(fit, "validation_split") is None)
+    require(keyword_of(call, "save_best_only") is None)  # it compares what only epochs have
+    require(size is None or isinstance(size.value, cst.Integer | cst.Name))
     of = "32" if size is None else text.text(size.value)
     argument = f"save_freq={SELDOM} * -(-len({text.text(arrays[0])}) // {of})"
     return f"saved after every {SELDOM}th epoch", _SAVED, text.put_argument(call, argument)
@@ -128,23 +118,17 @@ def saved_less(program: ProgramText, advice: Advice) -> Change:
 def in_16_bits(program: ProgramText, advice: Advice) -> Change:
     """Set Keras' policy before the model is built, where its last layer can compute in 16 bits."""
     at, fit = program.call("model.fit", advice)
-    name = receiver(fit)
-    assert name is not None
+    name = certain(receiver(fit))
     text, _node = only(program.bindings(path_of(name)))
     last = [*getattr(program.value(at, name), "layers", ())][-1:]
     activations = {getattr(getattr(one, "activation", None), "__name__", "") for one in last}
-    if (
-        not last
-        or activations.intersection(_NO_16_BITS)
-        or is_keras(last[0], "Softmax", "Activation")
-    ):
-        raise DoesNotFitError
+    require(last and activations.isdisjoint(_NO_16_BITS))
+    require(not is_keras(last[0], "Softmax", "Activation"))
     layers = re.compile(
         r"(keras|tensorflow)\..*(\blayers\.\w+|\.Sequential|\.Input)|keras\.(Sequential|Input)"
     )
     built = [c for c in text.find(cst.Call) if layers.fullmatch(program.meaning(text, c.func))]
-    if not built:
-        raise DoesNotFitError
+    require(built)
     first = text.statement(min(built, key=text.begin))
     try:
         keras = program.alias("keras", text, first)

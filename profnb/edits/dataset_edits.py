@@ -2,14 +2,15 @@
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
 import libcst as cst
 
 from profnb.advice.proposals import Advice
-from profnb.edits.editing import NOTHING
 from profnb.edits.program_text import (
+    NOTHING,
     STAGES,
     CallPlace,
     Change,
@@ -23,10 +24,13 @@ from profnb.edits.source_text import (
     DoesNotFitError,
     Piece,
     SourceText,
+    certain,
     has_stars,
     method_of,
     path_of,
     receiver,
+    require,
+    walk,
 )
 
 if TYPE_CHECKING:
@@ -58,32 +62,24 @@ _CHAIN_GAP = re.compile(r"(\s*(?:\\\r?\n\s*)?)\.\w")
 def stages_of(program: ProgramText, text: SourceText, node: cst.BaseExpression) -> list[CallPlace]:
     """The calls that make a dataset, the last stage first and the source last."""
     if isinstance(node, cst.Name):
-        defined = program.definition(text, node)
-        if defined is None:
-            raise DoesNotFitError
-        return stages_of(program, *defined)
-    if not isinstance(node, cst.Call):
-        raise DoesNotFitError
-    if program.is_source(text, node):
-        return [(text, node)]
-    behind = receiver(node)
-    if method_of(node) not in STAGES or behind is None:
-        raise DoesNotFitError
-    return [(text, node), *stages_of(program, text, behind)]
+        return stages_of(program, *certain(program.definition(text, node)))
+    call = certain(node if isinstance(node, cst.Call) else None)
+    if program.is_source(text, call):
+        return [(text, call)]
+    require(method_of(call) in STAGES)
+    return [(text, call), *stages_of(program, text, certain(receiver(call)))]
 
 
 def fed(program: ProgramText, place: Place | None) -> Expression:
     """The dataset that the training takes, as it stands in its ``fit`` or its loop."""
 
-    def datasets(text: SourceText, given: list[cst.BaseExpression]) -> list[cst.BaseExpression]:
-        return [one for one in given if program.is_dataset(text, one)]
-
     def of_fits(text: SourceText) -> list[cst.BaseExpression]:
-        fits = [c for c in text.find(cst.Call) if program.is_call(text, c, "model.fit")]
-        return datasets(text, [call.args[0].value for call in fits if call.args])
+        fits = [c for c in text.find(cst.Call) if program.is_call(text, c, "model.fit") and c.args]
+        return [c.args[0].value for c in fits if program.is_dataset(text, c.args[0].value)]
 
     def of_loops(text: SourceText) -> list[cst.BaseExpression]:
-        return datasets(text, [_without_enumerate(loop.iter) for loop in text.find(cst.For)])
+        feeds = [_without_enumerate(loop.iter) for loop in text.find(cst.For)]
+        return [one for one in feeds if program.is_dataset(text, one)]
 
     feeds = program.nearest(of_fits) or program.nearest(of_loops)
     if len(feeds) > 1 and place is not None:
@@ -97,10 +93,9 @@ def _without_enumerate(node: cst.BaseExpression) -> cst.BaseExpression:
 
 
 def _is_made_at(program: ProgramText, feed: Expression, place: Place) -> bool:
-    try:
+    with suppress(DoesNotFitError):
         return any(_is_at(program, stage, place) for stage in stages_of(program, *feed))
-    except DoesNotFitError:
-        return False
+    return False
 
 
 def _is_at(program: ProgramText, stage: CallPlace, place: Place) -> bool:
@@ -118,12 +113,11 @@ def _is_at(program: ProgramText, stage: CallPlace, place: Place) -> bool:
 def _function_of(program: ProgramText, stage: CallPlace) -> set[str]:
     """The names that the function of a stage uses."""
     text, call = stage
-    if has_stars(call) or not call.args or call.args[0].keyword is not None:
-        raise DoesNotFitError
+    require(not has_stars(call) and call.args and call.args[0].keyword is None)
     function = call.args[0].value
     root = program.meaning(text, function).partition(".")[0]
-    if not isinstance(function, cst.Lambda | cst.Name) and root not in ("tensorflow", "keras"):
-        raise DoesNotFitError  # a method, or what a call gives
+    # No method, nor what a call gives.
+    require(isinstance(function, cst.Lambda | cst.Name) or root in ("tensorflow", "keras"))
     return program.words(text, function)
 
 
@@ -151,8 +145,7 @@ def in_parallel(program: ProgramText, advice: Advice) -> Change:
         program, advice, lambda c: method_of(c) in _IN_PARALLEL and len(c.args) == 1
     )
     words = _function_of(program, (text, call))
-    if words & _PYTHON:
-        raise DoesNotFitError  # one thread at a time, which may rely on that
+    require(not words & _PYTHON)  # one thread at a time, which may rely on that
     number = f"{program.alias('tensorflow', text, call)}.data.AUTOTUNE"
     pieces = text.put_argument(call, f"num_parallel_calls={number}")
     alters = _ORDER_OF_NUMBERS if _is_random(words) else NOTHING
@@ -187,29 +180,27 @@ def prefetched(program: ProgramText, advice: Advice, size: str = "") -> Change:
     """Make elements ahead of the steps that take them."""
     text, node = _end_of(program, fed(program, program.place_of(advice.where)))
     if isinstance(node, cst.Call) and method_of(node) == "prefetch":
-        if not size or len(node.args) != 1 or not isinstance(node.args[0].value, cst.Integer):
-            raise DoesNotFitError
+        require(size and len(node.args) == 1 and isinstance(node.args[0].value, cst.Integer))
         return f"prefetch({size})", NOTHING, [text.put(node.args[0].value, size)]
-    if isinstance(node, cst.Name) and _has_stage(program, (text, node), "prefetch") and not size:
-        raise DoesNotFitError
+    if isinstance(node, cst.Name) and not size:
+        require(not _ends_with_prefetch(program, (text, node)))
     size = size or f"{program.alias('tensorflow', text, node)}.data.AUTOTUNE"
     where = f"behind {method_of(node)}" if method_of(node) else f"on {text.text(node)}"
     return f"prefetch() {where}", NOTHING, [_append(text, node, f"prefetch({size})")]
 
 
-def _has_stage(program: ProgramText, feed: Expression, kind: str) -> bool:
-    """Tell whether a dataset ends with a stage, as far as its sources tell."""
-    try:
-        return method_of(stages_of(program, *feed)[0][1]) == kind
-    except DoesNotFitError:
-        return False
+def _ends_with_prefetch(program: ProgramText, feed: Expression) -> bool:
+    """Tell whether the last stage of a dataset prefetches, as far as its sources tell."""
+    with suppress(DoesNotFitError):
+        return method_of(stages_of(program, *feed)[0][1]) == "prefetch"
+    return False
 
 
 def copied_ahead(program: ProgramText, _: Advice) -> Change:
     """Copy elements to the device ahead of the steps of a loop."""
     text, node = fed(program, None)
-    if not any(isinstance(one, cst.For) and one.iter is node for one in text.above(node)):
-        raise DoesNotFitError  # what Keras puts behind it has to come before
+    # What Keras puts behind it has to come before.
+    require(any(isinstance(one, cst.For) and one.iter is node for one in text.above(node)))
     tensorflow = program.alias("tensorflow", text, node)
     method = f"apply({tensorflow}.data.experimental.prefetch_to_device('/GPU:0'))"
     return "batches copied to the GPU ahead", NOTHING, [_append(text, node, method)]
@@ -219,8 +210,7 @@ def cached(program: ProgramText, advice: Advice) -> Change:
     """Keep what the stages make that are the same in each epoch."""
     stages = stages_of(program, *fed(program, program.place_of(advice.where)))
     kinds = [method_of(call) for _, call in stages]
-    if "cache" in kinds or kinds[-1] == "from_generator":
-        raise DoesNotFitError
+    require("cache" not in kinds and kinds[-1] != "from_generator")
     kept: CallPlace | None = None
     is_mixed, alters = kinds[-1] == "list_files", NOTHING
     for stage in reversed(stages[:-1]):
@@ -231,11 +221,8 @@ def cached(program: ProgramText, advice: Advice) -> Change:
         is_mixed |= kind == "shuffle"
         if kind in _WITH_FUNCTION:
             kept, alters = stage, _ORDER if is_mixed else NOTHING
-    if kept is None:
-        raise DoesNotFitError
-    text, call = kept
-    pieces = [_append(text, call, "cache()")]
-    return f"cache() behind {_named(call)}", alters, pieces
+    text, call = certain(kept)
+    return f"cache() behind {_named(call)}", alters, [_append(text, call, "cache()")]
 
 
 def batched_before_map(program: ProgramText, advice: Advice) -> Change:
@@ -245,11 +232,9 @@ def batched_before_map(program: ProgramText, advice: Advice) -> Change:
         lambda c: method_of(c) == "batch" and len(c.args) == 1 and method_of(receiver(c)) == "map",
     )  # fmt: skip
     mapped = receiver(batch)
-    before = receiver(mapped)
+    before = certain(receiver(mapped))
     assert isinstance(mapped, cst.Call)
-    assert before is not None
-    if not _is_element_wise(program, (text, mapped)):
-        raise DoesNotFitError
+    require(_is_element_wise(program, (text, mapped)))
     pieces = [
         text.put_between(before, mapped, text.between(mapped, batch)),
         text.put_between(mapped, batch, text.between(before, mapped)),
@@ -260,7 +245,7 @@ def batched_before_map(program: ProgramText, advice: Advice) -> Change:
 def _is_element_wise(program: ProgramText, stage: CallPlace) -> bool:
     """Tell whether a function computes with its arguments and plain numbers, each number for itself."""
     text, call = stage
-    if len(call.args) < 1 or has_stars(call):
+    if not call.args or has_stars(call):
         return False
     function: cst.CSTNode = call.args[0].value
     if isinstance(function, cst.Name):
@@ -271,20 +256,17 @@ def _is_element_wise(program: ProgramText, stage: CallPlace) -> bool:
         result = returned[0].value if len(returned) == 1 == len(function.body.body) else None
     if result is None:
         return False
-    nodes = list(text.below(result))
     parameters = {one.name.value for one in text.find(cst.Param, function)}
-    calls = [one for one in nodes if isinstance(one, cst.Call)]
-    names = [one for one in nodes if isinstance(one, cst.Name) and text.scope(one) is not None]
-    return (
-        all(isinstance(one, _CALCULATION) for one in nodes)
-        and not any(isinstance(one, cst.MatrixMultiply) for one in nodes)
-        and all(_ELEMENT_WISE.match(program.meaning(text, one.func)) for one in calls)
-        and all(
-            one.value in parameters
-            or issubclass(type(program.value(text, one)), ModuleType | int | float)
-            for one in names
-        )
-    )
+
+    def is_of_numbers(node: cst.CSTNode) -> bool:
+        if isinstance(node, cst.Call):
+            return _ELEMENT_WISE.match(program.meaning(text, node.func)) is not None
+        if isinstance(node, cst.Name) and text.scope(node) is not None:
+            kind = type(program.value(text, node))
+            return node.value in parameters or issubclass(kind, ModuleType | int | float)
+        return isinstance(node, _CALCULATION) and not isinstance(node, cst.MatrixMultiply)
+
+    return all(map(is_of_numbers, walk(result)))
 
 
 def arrays_as_dataset(program: ProgramText, advice: Advice) -> Change:
@@ -292,23 +274,16 @@ def arrays_as_dataset(program: ProgramText, advice: Advice) -> Change:
     text, call = program.call("model.fit", advice)
     given = {arg.keyword.value: arg for arg in call.args if arg.keyword is not None}
     arrays = [arg for arg in call.args if arg.keyword is None]
-    if has_stars(call) or len(arrays) != 2 or call.args[:2] != (*arrays,) or set(given) - _OF_FIT:
-        raise DoesNotFitError
+    require(not has_stars(call) and len(arrays) == 2 and call.args[:2] == (*arrays,))
+    require(given.keys() <= _OF_FIT)
     values = [program.value(text, arg.value) for arg in arrays]
-    if not all(is_a(value, "ndarray", "numpy") for value in values):
-        raise DoesNotFitError
+    require(all(is_a(value, "ndarray", "numpy") for value in values))
     x, y = (cast("np.ndarray", value) for value in values)
-    if (
-        x.ndim < 1
-        or x.shape[:1] != y.shape[:1]
-        or x.nbytes + y.nbytes > _LARGEST_ARRAY
-        or x.dtype == object
-    ):
-        raise DoesNotFitError
+    require(x.ndim and x.shape[:1] == y.shape[:1] and x.dtype != object)
+    require(x.nbytes + y.nbytes <= _LARGEST_ARRAY)
     size = text.text(given["batch_size"].value) if "batch_size" in given else "32"
     is_shuffled = "shuffle" not in given
-    if not is_shuffled and path_of(given["shuffle"].value) != "False":
-        raise DoesNotFitError
+    require(is_shuffled or path_of(given["shuffle"].value) == "False")
     x_name, y_name = map(text.text, arrays)
     dataset = f"{program.alias('tensorflow', text, call)}.data.Dataset"
     dataset += f".from_tensor_slices(({x_name}, {y_name}))"

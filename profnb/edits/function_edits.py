@@ -7,23 +7,35 @@ reads is bound once, because what it read first stays in what is compiled.
 
 import re
 from collections.abc import Callable
-from types import FunctionType, ModuleType
+from functools import partial
+from types import FunctionType
 from typing import Any
 
 import libcst as cst
 from libcst.metadata.scope_provider import BuiltinAssignment
 
 from profnb.advice.proposals import Advice
-from profnb.edits.program_text import LOOPS, ROUNDING, Change, ProgramText, is_a, is_keras, only
+from profnb.edits.program_text import (
+    LOOPS,
+    ROUNDING,
+    Change,
+    ProgramText,
+    is_a,
+    is_keras,
+    is_module,
+    only,
+)
 from profnb.edits.source_text import (
-    DoesNotFitError,
     Piece,
     SourceText,
+    certain,
     has_stars,
     keyword_of,
     method_of,
     path_of,
     receiver,
+    require,
+    walk,
 )
 
 _RANDOM_NUMBERS = "random numbers"
@@ -53,6 +65,7 @@ _NOT_COMPILED = {"py_function", "numpy_function", "py_func", "summary", "io", "d
 _CALLED_KINDS = ("Layer", "Loss", "Metric")
 _COMPILED_KINDS = ("Function", "PolymorphicFunction", "PjitFunction")
 _NO_TENSORS = (list, dict, set, type)
+_TAPE = "tensorflow.GradientTape"
 _MOST_TURNS = 32  # of a loop that is written out in the graph
 _FEW_ROWS = 256  # that one call predicts as one batch
 _ONE_ROW = re.compile(r"\[(None|np\.newaxis|tf\.newaxis)[,\]]|\[(\w+):\2\+(\d{1,2})[,\]]")
@@ -72,29 +85,23 @@ def check_compiled(
         DoesNotFitError: It cannot, or that is not certain.
     """
     name, params = node.name.value, node.params
-    nodes = list(text.below(node.body))
+    nodes = list(walk(node.body))
     targets = [n.target for n in nodes if isinstance(n, cst.AssignTarget | cst.AugAssign | cst.For)]
-    set_parts = (part for target in targets for part in text.below(target))
+    set_parts = (part for target in targets for part in walk(target))
     refused = (*_NO_PART, cst.If, cst.IfExp) if library == "jax" else _NO_PART
-    has_stars = isinstance(params.star_arg, cst.Param) or params.star_kwarg is not None
-    if (
-        name in around
-        or has_stars
-        or node.asynchronous is not None
-        or any(isinstance(one, refused) for one in nodes)
-        or any(isinstance(one, cst.Attribute | cst.Subscript) for one in set_parts)
-    ):
-        raise DoesNotFitError
+    require(not isinstance(params.star_arg, cst.Param) and params.star_kwarg is None)
+    require(name not in around and node.asynchronous is None)
+    require(not any(isinstance(one, refused) for one in nodes))
+    require(not any(isinstance(one, cst.Attribute | cst.Subscript) for one in set_parts))
     is_fine: dict[type[cst.CSTNode], Callable[[Any], bool]] = {
         cst.For: _is_short,
         cst.CompFor: _is_short,
-        cst.With: lambda one: all(_is_tape(program, text, item) for item in one.items),
+        cst.With: lambda one: all(_is(program, text, i.item, _TAPE) for i in one.items),
         cst.Call: lambda one: _is_op(program, text, one, library),
         cst.FunctionDef: lambda one: not one.decorators and one.asynchronous is None,
         cst.Name: lambda one: _stays(program, text, one, library, (*around, name)),
     }
-    if not all(is_fine[type(one)](one) for one in nodes if type(one) in is_fine):
-        raise DoesNotFitError
+    require(all(is_fine[type(one)](one) for one in nodes if type(one) in is_fine))
 
 
 def _is_short(loop: cst.For | cst.CompFor) -> bool:
@@ -107,9 +114,9 @@ def _is_short(loop: cst.For | cst.CompFor) -> bool:
     return all(isinstance(end, cst.Integer) and int(end.value, 0) <= _MOST_TURNS for end in ends)
 
 
-def _is_tape(program: ProgramText, text: SourceText, item: cst.WithItem) -> bool:
-    named = item.item.func if isinstance(item.item, cst.Call) else item.item
-    return program.meaning(text, named) == "tensorflow.GradientTape"
+def _is(program: ProgramText, text: SourceText, node: cst.CSTNode, what: str) -> bool:
+    """Tell whether an expression, or what it calls, is what has this full name."""
+    return program.meaning(text, node.func if isinstance(node, cst.Call) else node) == what
 
 
 def _is_op(program: ProgramText, text: SourceText, call: cst.Call, library: str) -> bool:
@@ -139,7 +146,7 @@ def _stays(
     if scope is None or not program.is_global(text, name):
         return True  # an attribute, a keyword, or the function's own
     value = program.value(text, name)
-    if issubclass(type(value), ModuleType):
+    if is_module(value):
         return True
     if name.value not in program.names:
         is_builtin = any(isinstance(one, BuiltinAssignment) for one in scope[name.value])
@@ -156,16 +163,14 @@ def _stays(
 def _decorated(
     program: ProgramText, text: SourceText, node: cst.FunctionDef, library: str, decorator: str
 ) -> Change:
-    if node.decorators or not isinstance(next(text.above(node)), cst.Module):
-        raise DoesNotFitError
+    require(not node.decorators and isinstance(next(text.above(node)), cst.Module))
     check_compiled(program, text, node, library)
     name = node.name.value
-    calls = ((where, call) for where in program.texts for call in where.find(cst.Call))
-    for where, call in calls:
+    calls = [(where, call) for where in program.texts for call in where.find(cst.Call)]
+    for where, call in ((where, call) for where, call in calls if path_of(call.func) == name):
         numbers = [a.value for a in call.args if _is_number(program.value(where, a.value))]
-        is_new = not all(program.is_bound_once(path_of(number)) for number in numbers)
-        if path_of(call.func) == name and (is_new or has_stars(call)):
-            raise DoesNotFitError  # traced anew for each number
+        require(all(program.is_bound_once(path_of(number)) for number in numbers))
+        require(not has_stars(call))  # else traced anew for each number
     words = program.words(text, node)
     alters = _RANDOM_NUMBERS if any("dropout" in word.lower() for word in words) else ROUNDING
     what = decorator.partition("(")[0]
@@ -186,7 +191,7 @@ def tensorflow_function(program: ProgramText, advice: Advice) -> Change:
         defined = text.find(cst.FunctionDef)
         node = only([n for n in defined if text.has_line(n, line) and not _is_inner(text, n)])
     else:
-        text, node = only(program.nearest(lambda text: _with_tapes(program, text)))
+        text, node = only(program.nearest(partial(_with_tapes, program)))
     decorator = f"@{program.alias('tensorflow', text, node)}.function(reduce_retracing=True)"
     return _decorated(program, text, node, "tensorflow", decorator)
 
@@ -204,21 +209,17 @@ def _with_tapes(program: ProgramText, text: SourceText) -> list[cst.FunctionDef]
     return [
         node
         for node in text.find(cst.FunctionDef)
-        if any(_is_tape(program, text, item) for item in text.find(cst.WithItem, node))
+        if any(_is(program, text, one.item, _TAPE) for one in text.find(cst.WithItem, node))
     ]
 
 
 def jax_function(program: ProgramText, _: Advice) -> Change:
     """Compile the function that the loop of the cell calls."""
     text = program.texts[0]
-    called = {
-        path_of(call.func)
-        for call in text.find(cst.Call)
-        if _is_in_loop(text, call)
-        and type(program.value(text, call.func)) is FunctionType
-        and program.bindings(path_of(call.func))
-    }
-    where, node = program.function(only(sorted(called)))
+    called = [call.func for call in text.find(cst.Call) if _is_in_loop(text, call)]
+    functions = [one for one in called if type(program.value(text, one)) is FunctionType]
+    names = {path_of(one) for one in functions if program.bindings(path_of(one))}
+    where, node = program.function(only(sorted(names)))
     decorator = f"@{program.alias('jax', where, node)}.jit"
     return _decorated(program, where, node, "jax", decorator)
 
@@ -226,17 +227,12 @@ def jax_function(program: ProgramText, _: Advice) -> Change:
 def torch_module(program: ProgramText, _: Advice) -> Change:
     """Compile the module that the cell calls, before it does."""
     text = program.texts[0]
-    calls = [
-        call
-        for call in text.find(cst.Call)
-        if is_a(program.value(text, call.func), "Module", "torch")
-        and not is_a(program.value(text, call.func), "OptimizedModule", "torch")
-    ]
+    calls = [c for c in text.find(cst.Call) if is_a(program.value(text, c.func), "Module", "torch")]
+    calls = [c for c in calls if not is_a(program.value(text, c.func), "OptimizedModule", "torch")]
     name = only(sorted({path_of(call.func) for call in calls}))
     statement = text.statement(min(calls, key=text.begin))
-    begin = text.begin(statement)
-    if any(text is at and text.end(node) > begin for at, node in program.bindings(name)):
-        raise DoesNotFitError
+    ends = [at.end(node) for at, node in program.bindings(name) if at is text]
+    require(max(ends, default=0) <= text.begin(statement))
     torch = program.alias("torch", text, statement)
     line = text.put_line(statement, f"{name} = {torch}.compile({name})")
     return f"torch.compile({name})", ROUNDING, [line]
@@ -251,20 +247,14 @@ def option_of_function(
         calls = text.find(cst.Call)
         plain = [one.decorator for one in text.find(cst.Decorator)]
         both = [*calls, *(one for one in plain if not isinstance(one, cst.Call))]
-        return [one for one in both if _is_tensorflow_function(program, text, one)]
+        return [one for one in both if _is(program, text, one, "tensorflow.function")]
 
     text, node = program.only_at(advice.where, find)
     what = f"{argument.partition('=')[0]} of tf.function"
     if not isinstance(node, cst.Call):
         return what, ROUNDING, [text.put_behind(node, f"({argument})")]
-    if but and keyword_of(node, but) is not None:
-        raise DoesNotFitError
+    require(not but or keyword_of(node, but) is None)
     return what, ROUNDING, text.put_argument(node, argument)
-
-
-def _is_tensorflow_function(program: ProgramText, text: SourceText, node: cst.CSTNode) -> bool:
-    named = node.func if isinstance(node, cst.Call) else node
-    return program.meaning(text, named) == "tensorflow.function"
 
 
 def predicted_on_batch(program: ProgramText, advice: Advice) -> Change:
@@ -278,10 +268,10 @@ def _on_batch(program: ProgramText, text: SourceText, call: cst.Call) -> list[Pi
     keywords = [arg.keyword.value for arg in options if arg.keyword is not None]
     is_fit = given is not None and not given.keyword and _has_few_rows(program, text, given.value)
     is_plain = len(keywords) == len(options) and {"verbose", "batch_size"}.issuperset(keywords)
-    if has_stars(call) or not is_fit or not is_plain or not isinstance(call.func, cst.Attribute):
-        raise DoesNotFitError
+    require(not has_stars(call) and is_fit and is_plain)
+    method = certain(call.func if isinstance(call.func, cst.Attribute) else None).attr
     removed = [text.without_argument(call, arg) for arg in options]
-    return [text.put(call.func.attr, "predict_on_batch"), *removed]
+    return [text.put(method, "predict_on_batch"), *removed]
 
 
 def _has_few_rows(program: ProgramText, text: SourceText, node: cst.BaseExpression) -> bool:
@@ -289,10 +279,8 @@ def _has_few_rows(program: ProgramText, text: SourceText, node: cst.BaseExpressi
     if is_a(value, "ndarray", "numpy") or is_a(value, "Tensor", "tensorflow"):
         rows = next(iter(getattr(value, "shape", ())), None)
         return rows is not None and int(rows) <= _FEW_ROWS
-    typed = re.sub(r"\s", "", text.text(node))
-    if isinstance(node, cst.Subscript):
-        return _ONE_ROW.search(typed) is not None
-    return _MADE_ONE_ROW.match(typed) is not None
+    look = _ONE_ROW.search if isinstance(node, cst.Subscript) else _MADE_ONE_ROW.match
+    return look(re.sub(r"\s", "", text.text(node))) is not None
 
 
 def compiled_calls(program: ProgramText, advice: Advice) -> Change:
@@ -305,14 +293,9 @@ def compiled_calls(program: ProgramText, advice: Advice) -> Change:
         scope: cst.CSTNode | None = only(inside)
     else:
         text, scope = program.texts[0], None
-    pieces = [
-        piece
-        for call in text.find(cst.Call, scope)
-        if scope is not None or _is_in_loop(text, call)
-        for piece in _compiled_call(program, text, call)
-    ]
-    if not pieces:
-        raise DoesNotFitError
+    calls = [c for c in text.find(cst.Call, scope) if scope is not None or _is_in_loop(text, c)]
+    pieces = [piece for call in calls for piece in _compiled_call(program, text, call)]
+    require(pieces)
     return "the model's compiled function instead of its layers", ROUNDING, pieces
 
 
@@ -327,12 +310,11 @@ def _compiled_call(program: ProgramText, text: SourceText, call: cst.Call) -> li
     training = keyword_of(call, "training")
     is_taped = any(isinstance(one, cst.With) for one in text.above(call))
     is_plain = len(call.args) == 2 and call.args[0].keyword is None and not has_stars(call)
-    if is_taped or training is None or not is_plain or path_of(training.value) != "False":
-        raise DoesNotFitError
+    require(is_plain and not is_taped and path_of(certain(training).value) == "False")
     tensorflow = program.alias("tensorflow", text, call)
     return [
         text.put(model, f"{tensorflow}.convert_to_tensor({text.text(model)}.predict_on_batch"),
-        text.without_argument(call, training),
+        text.without_argument(call, certain(training)),
         text.put_behind(call, ")"),
     ]
 

@@ -19,10 +19,12 @@ from profnb.edits.source_text import (
     DoesNotFitError,
     Piece,
     SourceText,
+    certain,
     holder_of,
     method_of,
     path_of,
     receiver,
+    require,
     root_of,
 )
 
@@ -40,15 +42,13 @@ Place = tuple[SourceText, int]
 Expression = tuple[SourceText, cst.BaseExpression]
 CallPlace = tuple[SourceText, cst.Call]
 Change = tuple[str, str, list[Piece]]  # what changes, what that alters in results, the text
-ROUNDING = "order of rounding"
+ROUNDING, NOTHING = "order of rounding", "nothing"  # which most edits change in results
 
 
 def is_a(value: object, name: str, *packages: str) -> bool:
     """Tell whether a value is of a class of this name of some packages; none of its own code runs."""
-    return any(
-        cls.__name__ == name and cls.__module__.partition(".")[0] in packages
-        for cls in type(value).__mro__
-    )
+    classes = [cls for cls in type(value).__mro__ if cls.__name__ == name]
+    return any(cls.__module__.partition(".")[0] in packages for cls in classes)
 
 
 def is_keras(value: object, *names: str) -> bool:
@@ -63,8 +63,7 @@ def is_module(value: object) -> TypeGuard[ModuleType]:
 
 def only(some: Sequence[_Only]) -> _Only:
     """Take the only one; of several nobody knows which is meant."""
-    if len(some) != 1:
-        raise DoesNotFitError
+    require(len(some) == 1)
     return some[0]
 
 
@@ -104,12 +103,8 @@ class ProgramText:
     ) -> tuple[SourceText, _Node]:
         """The only node that is meant: on the advice's line, or else of the nearest source."""
         at, line = self.place_of(where) or (None, 0)
-        there = [
-            (text, node)
-            for text in self.texts
-            for node in (find(text) if text is at else ())
-            if text.has_line(text.line_statement(node), line)
-        ]
+        nodes = [(at, node) for node in find(at)] if at is not None else []
+        there = [(at, n) for at, n in nodes if at.has_line(at.line_statement(n), line)]
         return only(there or self.nearest(find))
 
     def call(self, what: str, advice: Advice) -> CallPlace:
@@ -201,11 +196,9 @@ class ProgramText:
     def is_bound_once(self, name: str) -> bool:
         """Tell whether a global name keeps its value from where it is bound on."""
         places = self.bindings(name)
-        return len(places) <= 1 and not any(
-            isinstance(above, (*LOOPS, cst.FunctionDef))
-            for text, node in places
-            for above in text.above(node)
-        )
+        around = [one for text, node in places for one in text.above(node)]
+        is_repeated = any(isinstance(one, (*LOOPS, cst.FunctionDef)) for one in around)
+        return len(places) <= 1 and not is_repeated
 
     def is_set_inside(self, name: str) -> bool:
         """Tell whether an item or attribute of a global name is set anywhere."""
@@ -216,11 +209,8 @@ class ProgramText:
     def function(self, name: str) -> tuple[SourceText, cst.FunctionDef]:
         """The only definition of a function of the cell or of a source before it."""
         text, node = only(self.bindings(name))
-        if not isinstance(node, cst.FunctionDef) or not isinstance(
-            next(text.above(node)), cst.Module
-        ):
-            raise DoesNotFitError
-        return text, node
+        require(isinstance(next(text.above(node)), cst.Module))
+        return text, certain(node if isinstance(node, cst.FunctionDef) else None)
 
     def definition(self, text: SourceText, name: cst.Name) -> Expression | None:
         """Find what a name was last set to where it stands, if one plain assignment tells."""
@@ -228,11 +218,8 @@ class ProgramText:
         if scope is None:
             return None
         nodes = [one.node for one in scope[name.value] if isinstance(one, Assignment)]
-        before = [
-            node
-            for node in nodes
-            if text.begin(node) < text.begin(name) and text.line_statement(node) not in around
-        ]
+        before = [node for node in nodes if text.begin(node) < text.begin(name)]
+        before = [node for node in before if text.line_statement(node) not in around]
         is_inside = any(isinstance(one, cst.FunctionDef | cst.Lambda) for one in around)
         if self.is_global(text, name) and (is_inside or not before):
             places = self.bindings(name.value)
@@ -242,9 +229,8 @@ class ProgramText:
         last = max(before, key=text.begin)
         outside = set(around) - set(text.above(last))
         block = next(text.above(text.line_statement(last)))
-        if block not in around or any(
-            one in outside and isinstance(one, LOOPS) for node in nodes for one in text.above(node)
-        ):
+        loops = [one for node in nodes for one in text.above(node) if isinstance(one, LOOPS)]
+        if block not in around or not outside.isdisjoint(loops):
             return None  # bound on some paths only, or in an earlier turn of a loop
         return _assigned(text, last)
 

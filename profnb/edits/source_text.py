@@ -24,16 +24,29 @@ _DEEPEST_SOURCE = 100  # nodes around one
 _CELL_MAGIC = re.compile(rb"\s*%%(\w+)")
 _OF_PYTHON = (b"time", b"tfprofile", b"tftimeline", b"capture")  # the cell below is Python
 _MAGIC_LINE = re.compile(
-    rb"^([ \t]*(?:[\w.,][\w., \t]*=[ \t]*)?)(?:[%!][^\r\n]*|[\w.]+\?{1,2}[ \t]*(?=\r?$))",
-    re.MULTILINE,
+    rb"(?m)^([ \t]*(?:[\w.,][\w., \t]*=[ \t]*)?)(?:[%!][^\r\n]*|[\w.]+\?{1,2}[ \t]*(?=\r?$))"
 )
 _COMMENT = re.compile(rb"[ \t]*#[^\r\n]*")
 _FIRST_WORD = re.compile(r"\W*[\w.]+")
 _Node = TypeVar("_Node", bound=cst.CSTNode)
+_Value = TypeVar("_Value")
 
 
 class DoesNotFitError(Exception):
     """An edit that is not certain to fit the source."""
+
+
+def require(condition: object) -> None:
+    """Give up an edit unless this holds."""
+    if not condition:
+        raise DoesNotFitError
+
+
+def certain(value: _Value | None) -> _Value:
+    """Give up an edit where there is no such thing."""
+    if value is None:
+        raise DoesNotFitError
+    return value
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -91,7 +104,7 @@ class SourceText:
     @cached_property
     def nodes(self) -> list[cst.CSTNode]:
         """All nodes, each before those inside it, in the order of the text."""
-        return list(_walk(self._wrapper.module))
+        return list(walk(self._wrapper.module))
 
     @cached_property
     def _parents(self) -> dict[cst.CSTNode, cst.CSTNode]:
@@ -106,13 +119,9 @@ class SourceText:
         """Tell whether a name may be in the source."""
         return name.encode() in self._text
 
-    def below(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-        """A node and all inside it."""
-        return _walk(node)
-
     def find(self, kind: type[_Node], inside: cst.CSTNode | None = None) -> list[_Node]:
         """All nodes of a kind, of the whole source or in and below one."""
-        nodes = self.nodes if inside is None else _walk(inside)
+        nodes = self.nodes if inside is None else walk(inside)
         return [node for node in nodes if isinstance(node, kind)]
 
     def begin(self, node: cst.CSTNode) -> int:
@@ -148,8 +157,7 @@ class SourceText:
 
     def statement(self, node: cst.CSTNode) -> cst.CSTNode:
         """The statement of the source itself, in no other one, that holds a node."""
-        around = [node, *self.above(node)]
-        return around[-2]
+        return [node, *self.above(node)][-2]
 
     def line_statement(self, node: cst.CSTNode) -> cst.CSTNode:
         """The innermost statement that holds a node, or is it."""
@@ -182,21 +190,17 @@ class SourceText:
         begin = self.begin(statement)
         line = self._line_of(begin)
         before = self._text[line:begin]
-        if before.strip():
-            raise DoesNotFitError  # something stands before it on its line
+        require(not before.strip())  # something stands before it on its line
         return self._piece(line, line, f"{before.decode()}{text}{self._newline}")
 
     def put_argument(self, call: cst.Call, argument: str) -> list[Piece]:
         """Give a call one more keyword argument, on a line of its own where the others have such."""
-        keyword = argument.partition("=")[0]
-        if has_stars(call) or keyword_of(call, keyword) is not None:
-            raise DoesNotFitError
+        require(not has_stars(call) and keyword_of(call, argument.partition("=")[0]) is None)
         close = self.end(call) - 1
         if not call.args:
             return [self._piece(close, close, argument)]
         last = call.args[-1]
-        if isinstance(last.value, cst.GeneratorExp):
-            raise DoesNotFitError  # may need brackets of its own
+        require(not isinstance(last.value, cst.GeneratorExp))  # may need brackets of its own
         end, line = self.end(last), self._line_of(close)
         comma = last.comma if isinstance(last.comma, cst.Comma) else None
         if line > end and not self._text[line:close].strip():
@@ -204,10 +208,8 @@ class SourceText:
             indent = self._text[start : self.begin(last)]
             indent = indent[: len(indent) - len(indent.lstrip())]
             commas = [] if comma else [self._piece(end, end, ",")]
-            return [
-                *commas,
-                self._piece(line, line, f"{indent.decode()}{argument},{self._newline}"),
-            ]
+            added = f"{indent.decode()}{argument},{self._newline}"
+            return [*commas, self._piece(line, line, added)]
         if comma is not None:
             return [self.put_behind(comma, f" {argument}")]
         return [self._piece(end, end, f", {argument}")]
@@ -225,8 +227,7 @@ class SourceText:
         """
         mine = sorted(piece for piece in pieces if piece.source == self.name)
         text = _put_in(self._text, mine)
-        if text == self._text or not _compiles(_put_in(self._python, mine)):
-            raise DoesNotFitError
+        require(text != self._text and _compiles(_put_in(self._python, mine)))
         return text.decode()
 
     def _line_of(self, at: int) -> int:
@@ -252,11 +253,8 @@ def fit_together(pieces: Iterable[Piece]) -> list[Piece]:
     """
     ordered = sorted(set(pieces))
     for one, after in itertools.pairwise(ordered):
-        if one.source == after.source and (
-            after.begin < one.end
-            or (one.begin == after.begin and one.end == after.end and _head(one) == _head(after))
-        ):
-            raise DoesNotFitError
+        is_same = (one.begin, one.end, _head(one)) == (after.begin, after.end, _head(after))
+        require(one.source != after.source or not (after.begin < one.end or is_same))
     return ordered
 
 
@@ -312,10 +310,11 @@ def holder_of(node: cst.CSTNode) -> str:
     return node.value if is_part and isinstance(node, cst.Name) else ""
 
 
-def _walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """Go through a node and all inside it."""
     yield node
     for child in node.children:
-        yield from _walk(child)
+        yield from walk(child)
 
 
 def _put_in(text: bytes, pieces: Iterable[Piece]) -> bytes:
@@ -327,19 +326,14 @@ def _put_in(text: bytes, pieces: Iterable[Piece]) -> bytes:
 
 
 def _compile(text: bytes) -> None:
-    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    source, flags = text.decode(), ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     with warned_before():
-        tree = compile(
-            text.decode(), "<edit>", "exec", flags | ast.PyCF_ONLY_AST, dont_inherit=True
-        )
-        nodes, depth = list[ast.AST]([tree]), 0
-        while nodes:  # LibCST takes long for what is nested deeply, and gives up
-            nodes, depth = (
-                [below for node in nodes for below in ast.iter_child_nodes(node)],
-                depth + 1,
-            )
-            if depth > _DEEPEST_SOURCE:
-                raise RecursionError("The source is nested too deeply.")
+        tree = compile(source, "<edit>", "exec", flags | ast.PyCF_ONLY_AST, dont_inherit=True)
+        nodes: list[ast.AST] = [tree]
+        for _ in range(_DEEPEST_SOURCE):
+            nodes = [below for node in nodes for below in ast.iter_child_nodes(node)]
+        if nodes:  # LibCST takes long for what is nested deeply, and gives up
+            raise RecursionError("The source is nested too deeply.")
         compile(tree, "<edit>", "exec", flags, dont_inherit=True)
 
 

@@ -152,8 +152,7 @@ def _in_steps(spine: Spine, events: Int64s) -> Int64s:
     if not len(steps):
         return events[:0]
     first, last = int(steps.begin_ps[0]), int(steps.end_ps[-1])
-    inside = (times.begin_ps[events] >= first) & (times.end_ps[events] <= last)
-    events = events[inside]
+    events = events[(times.begin_ps[events] >= first) & (times.end_ps[events] <= last)]
     return events[np.argsort(times.begin_ps[events], kind="stable")]
 
 
@@ -161,10 +160,8 @@ def _is_meeting(trace: Trace, events: Int64s) -> Bools:
     """In which of N collectives all wait for all, shape (N,)."""
     kinds = trace.stats.texts(_KIND)
     row = kinds.of(events)
-    is_all_to_all = np.array(
-        [text.startswith(_ALL_TO_ALL) for text in (*kinds.texts, "")], np.bool_
-    )
-    names = trace.events.name[events]
+    texts, names = (*kinds.texts, ""), trace.events.name[events]
+    is_all_to_all = np.array([text.startswith(_ALL_TO_ALL) for text in texts], np.bool_)
     is_of_twos = has_pairs(trace)
     is_name_of_all = {
         name: not ((is_of_twos and _is_pair(trace.names[name])) or _START.match(trace.names[name]))
@@ -201,10 +198,8 @@ def _has_numbers(spine: Spine) -> bool:
 def _nth_of_names(trace: Trace, events: Int64s, number: Int64s) -> tuple[Key, ...]:
     """Keys of N collectives by name, process group and a number of each."""
     ranks = trace.stats.texts(_RANKS)
-    group_of = {
-        event: f" of {ranks.texts[row]}"[:_MOST_NAME]
-        for event, row in zip(ranks.events.tolist(), ranks.values.tolist(), strict=True)
-    }
+    of_events = zip(ranks.events.tolist(), ranks.values.tolist(), strict=True)
+    group_of = {event: f" of {ranks.texts[row]}"[:_MOST_NAME] for event, row in of_events}
     names = [
         trace.names[name][:_MOST_NAME] + group_of.get(event, "")
         for event, name in zip(events.tolist(), trace.events.name[events].tolist(), strict=True)

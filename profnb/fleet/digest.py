@@ -23,6 +23,7 @@ from profnb.core.columns import Bools, Int8s, Int64s, sum_by
 from profnb.core.printable import printable
 from profnb.core.units import counted_text
 from profnb.fleet.collectives import HostCollectives, Key, find_collectives, has_pairs
+from profnb.steps import streams
 from profnb.steps.activities import (
     ACTIVITIES,
     CATEGORIES,
@@ -33,15 +34,6 @@ from profnb.steps.activities import (
 )
 from profnb.steps.breakdown import Pieces, find_stretches, host_pieces, sum_stretches
 from profnb.steps.spine import Spine
-from profnb.steps.streams import (
-    COLLECTIVE,
-    DIRECTIONS,
-    copy_directions,
-    kinds_of_work,
-    own_times,
-    raw_device_lines,
-    working_devices,
-)
 from profnb.steps.summary import GAP
 from profnb.subjects.advising import line_text
 from profnb.subjects.device.kernels import name_device_work
@@ -210,15 +202,13 @@ def digest_devices(
 
     The last ``most`` collectives of each are looked at.
     """
-    trace, devices = study.trace, working_devices(study.trace)
+    trace, devices = study.trace, streams.working_devices(study.trace)
     if study.steps.is_window or len(devices) < _FEWEST_DEVICES:
         return []
-    work_by_device = {}
-    is_line = raw_device_lines(trace)
-    for plane in devices:
-        work = trace.lines.events_of(is_line & (trace.lines.plane == plane))
-        work_by_device[plane] = work, kinds_of_work(trace, work)
-    if sum((kinds == COLLECTIVE).any() for _, kinds in work_by_device.values()) < _FEWEST_DEVICES:
+    is_line, of_plane = streams.raw_device_lines(trace), trace.lines.plane
+    works = [trace.lines.events_of(is_line & (of_plane == plane)) for plane in devices]
+    kinds_by_device = [streams.kinds_of_work(trace, work) for work in works]
+    if sum((kinds == streams.COLLECTIVE).any() for kinds in kinds_by_device) < _FEWEST_DEVICES:
         return []
     device_collectives = _of_one_time([find_collectives(study, plane, most) for plane in devices])
     # What each event is and when the host is at work, where the work of all devices counts.
@@ -226,11 +216,11 @@ def digest_devices(
     at_work = activities, host_pieces(trace, study.steps, study.groups, activities)
     steps, is_counted = max(study.summary.counted.size, 1), study.events_of(study.summary.counted)
     digests = []
-    for plane, exchanged in zip(devices, device_collectives, strict=True):
-        all_work, all_kinds = work_by_device[plane]
+    rows = zip(devices, device_collectives, works, kinds_by_device, strict=True)
+    for plane, exchanged, all_work, all_kinds in rows:
         is_of_steps = is_counted[all_work]
         work, kinds = all_work[is_of_steps], all_kinds[is_of_steps]
-        is_in = copy_directions(trace, work) == DIRECTIONS.index("host to device")
+        is_in = streams.copy_directions(trace, work) == streams.DIRECTIONS.index("host to device")
         digests.append(Digest(
             host=printable(_PREFIX.sub("", trace.planes[plane].name)),
             rank=-1,
@@ -241,7 +231,7 @@ def digest_devices(
             is_warmup=study.steps.is_warmup,
             collectives=exchanged,
             own_work=_find_own_work(study, exchanged, plane, at_work),
-            op_ps=_ops_of(study, work[kinds != COLLECTIVE]),
+            op_ps=_ops_of(study, work[kinds != streams.COLLECTIVE]),
             line_ps={},
             has_device=True,
             has_transfers=has_pairs(trace),
@@ -280,7 +270,7 @@ def _is_one(times: list[tuple[int, int]]) -> bool:
 def _ops_of(study: Study, work: Int64s) -> dict[str, float]:
     """Time of a mean step by op of the work of a device; the ops that took most."""
     ops, op_rows = name_device_work(study.trace, work, study.xla.hlo)
-    spent = sum_by(op_rows, own_times(study.trace, work), len(ops))
+    spent = sum_by(op_rows, streams.own_times(study.trace, work), len(ops))
     steps = max(int(study.summary.counted.size), 1)
     named: dict[str, float] = {}
     for row in np.argsort(-spent, kind="stable")[:_MOST_OPS_OF_HOST].tolist():

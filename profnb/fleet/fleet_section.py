@@ -42,12 +42,8 @@ class FleetSteps:
 
 
 def _step_rows(name: str) -> "Column[FleetSteps]":
-    at = OWN_CATEGORIES.index(name)
-    return Column(
-        column_of(name),
-        lambda f: f.merged.categories_ps[:, :, at].T.ravel(),
-        f"{name} of the own work",
-    )
+    at, meaning = OWN_CATEGORIES.index(name), f"{name} of the own work"
+    return Column(column_of(name), lambda f: f.merged.categories_ps[:, :, at].T.ravel(), meaning)
 
 
 FLEET_HOSTS = Table[HostTimes](
@@ -147,26 +143,10 @@ _LEAST_SHARE_SHOWN = 0.005
 _LATE = "Who was late in which step"
 
 
-def _section(
-    times: HostTimes,
-    title: str,
-    sentence: str,
-    columns: Sequence[str | Shown],
-    bar: Bar,
-    **rest: Any,
-) -> Section:
+def _section(times: HostTimes, *columns: str | Shown, **rest: Any) -> Section:
     """A section with a row per host: of all, or of those of the longest own work."""
     longest = np.argsort(-times.own_ps, kind="stable")[:_MOST_HOSTS]
-    return section_of(
-        FLEET_HOSTS,
-        times,
-        columns,
-        title=title,
-        bar=bar,
-        rows=sorted(longest.tolist()),
-        sentence=sentence,
-        **rest,
-    )
+    return section_of(FLEET_HOSTS, times, columns, rows=sorted(longest.tolist()), **rest)
 
 
 def _host_section(times: HostTimes, _: Merged) -> Section:
@@ -182,7 +162,7 @@ def _host_section(times: HostTimes, _: Merged) -> Section:
         )
     columns = ("step_ms", "own_ms", "wait_ms", "exchange_ms", "caused_ms", "last_fraction")
     title = f"{times.noun.capitalize()}s"
-    return _section(times, title, sentence, (_name_of(times), *columns), bar)
+    return _section(times, _name_of(times), *columns, title=title, sentence=sentence, bar=bar)
 
 
 def _name_of(times: HostTimes) -> Shown:
@@ -201,7 +181,8 @@ def _own_section(times: HostTimes, merged: Merged) -> Section:
     category = OWN_CATEGORIES[widest]
     bar = Bar.of(mean[:, widest], colour_of(category))
     sentence = f"The {times.noun}s differ most in {category}, shown by the bars."
-    return _section(times, "Own work by category", sentence, (_name_of(times), *columns), bar)
+    title = "Own work by category"
+    return _section(times, _name_of(times), *columns, title=title, sentence=sentence, bar=bar)
 
 
 def _late_section(times: HostTimes, merged: Merged) -> Section:
@@ -241,15 +222,13 @@ def _clock_section(times: HostTimes, _: Merged) -> Section:
         low, high = float(times.offset_low_ps[row]), float(times.offset_high_ps[row])
         return f"{duration_text(abs(high - low))} wide"
 
-    return _section(
-        times,
-        "Clocks",
+    sentence = (
         "Offset of each host's clock from the first host's, from the order of leaving collectives. No "
-        "other figure here depends on clocks.",
-        ("host", "offset_ms", Shown("interval", bounds, is_number=True)),
-        Bar(lambda _: 0.0, colour_of("all others"), 1),
-        is_detail=True,
+        "other figure here depends on clocks."
     )
+    columns = ("host", "offset_ms", Shown("interval", bounds, is_number=True))
+    bar = Bar(lambda _: 0.0, colour_of("all others"), 1)
+    return _section(times, *columns, title="Clocks", sentence=sentence, bar=bar, is_detail=True)
 
 
 def fleet_report(

@@ -191,9 +191,8 @@ def _steps_of_first(merged: Merged, origin_ps: int) -> Steps:
     last = np.searchsorted(merged.step_of, np.arange(count), side="right")
     begin = merged.joints.leave_ps[0, first] - origin_ps
     end = merged.joints.leave_ps[0, last] - origin_ps
-    steps = Steps.between(
-        begin, end, ("step",) * count, origin="collectives that all hosts took part in"
-    )
+    phases, origin = ("step",) * count, "collectives that all hosts took part in"
+    steps = Steps.between(begin, end, phases, origin=origin)
     return replace(steps, step_num=merged.step_num, is_warmup=~merged.is_steady)
 
 
@@ -214,10 +213,8 @@ class FleetTimeline:
     @property
     def above(self) -> Markup:
         """The notes, which stand above the picture."""
-        notes = Markup('<div class="profnb" style="{}">{}</div>').format(
-            ROOT, note_list(self.notes)
-        )
-        return self.study.trace.sharing.html(notes)
+        root = Markup('<div class="profnb" style="{}">{}</div>')
+        return self.study.trace.sharing.html(root.format(ROOT, note_list(self.notes)))
 
     def html(self, timeline_id: str = "") -> Markup:
         """The element, with what stands above it."""

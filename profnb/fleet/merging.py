@@ -205,11 +205,9 @@ def _find_joints(digests: Sequence[Digest]) -> Joints | None:
     begins = np.flatnonzero(is_begin)
     if begins.size < _FEWEST_HOSTS:
         return None
-    return Joints(
-        tuple(common[at] for at in begins.tolist()),
-        np.maximum.reduceat(enter, begins, axis=1),
-        np.maximum.reduceat(leave, begins, axis=1),
-    )
+    keys = tuple(common[at] for at in begins.tolist())
+    last_enter, last_leave = (np.maximum.reduceat(one, begins, axis=1) for one in (enter, leave))
+    return Joints(keys, last_enter, last_leave)
 
 
 def _estimate_clocks(digests: Sequence[Digest], joints: Joints) -> Clocks:
@@ -259,9 +257,8 @@ def find_meeting(digests: Sequence[Digest]) -> Meeting:
         )
         apart = first_of([one.host for one in _largest_group(others)[0]], _MOST_HOSTS)
         if apart and noun_of(digests) == "host":
-            notes.append(
-                f"{apart} exchange among themselves: profnb.load_fleet([their files]) shows them."
-            )
+            opened = "profnb.load_fleet([their files]) shows them"
+            notes.append(f"{apart} exchange among themselves: {opened}.")
     counts = {one.host: len(one.collectives) for one in group}
     if not all(one.collectives.is_numbered for one in group) and len(set(counts.values())) > 1:
         hosts_text = ", ".join(f"{host} {count}" for host, count in [*counts.items()][:_MOST_HOSTS])
@@ -310,41 +307,23 @@ def _why_nobody(digests: Sequence[Digest]) -> str:
     is_device, is_one = noun_of(digests) == "device", len(digests) == 1
     is_unclear = any(one.collectives.is_unclear for one in digests)
     has_replicas = is_one and digests[0].collectives.has_replicas and not digests[0].has_device
+    has_collectives = any(len(one.collectives) for one in digests)
+    has_transfers = any(one.has_transfers for one in digests)
     reasons = (
-        (
-            is_device and is_unclear,
-            "The same collectives ran at different times on these devices, so collectives cannot be matched.",
-        ),
-        (
-            is_device,
-            "These devices met in fewer than two collectives in the traced steps: no late device can be "
-            "named.",
-        ),
-        (
-            has_replicas,
-            "Replicas of this process share CPUs (logical devices). Threads work for any replica, so no "
-            "late replica can be named.",
-        ),
-        (
-            is_one,
-            "The trace of one host does not show the causes of waiting. Give load_fleet the traces of all "
-            "hosts of the capture.",
-        ),
-        (
-            is_unclear,
-            "These processes exchange in several groups. Collectives do not name the group and cannot be "
-            "matched.",
-        ),
-        (
-            any(len(one.collectives) for one in digests),
-            "No two collectives have all these hosts in common. Perhaps the captures covered different "
-            "steps: bound captures by steps (-n), not by seconds.",
-        ),
-        (
-            any(one.has_transfers for one in digests),
-            "These hosts meet in no collective. They send in pairs (parameter servers, stages of a "
-            "pipeline) or not at all, so no late host can be named.",
-        ),
+        (is_device and is_unclear,
+         "The same collectives ran at different times on these devices, so collectives cannot be matched."),
+        (is_device, "These devices met in fewer than two collectives in the traced steps: no late device can "
+         "be named."),
+        (has_replicas, "Replicas of this process share CPUs (logical devices). Threads work for any replica, "
+         "so no late replica can be named."),
+        (is_one, "The trace of one host does not show the causes of waiting. Give load_fleet the traces of "
+         "all hosts of the capture."),
+        (is_unclear, "These processes exchange in several groups. Collectives do not name the group and "
+         "cannot be matched."),
+        (has_collectives, "No two collectives have all these hosts in common. Perhaps the captures covered "
+         "different steps: bound captures by steps (-n), not by seconds."),
+        (has_transfers, "These hosts meet in no collective. They send in pairs (parameter servers, stages of "
+         "a pipeline) or not at all, so no late host can be named."),
         (True, "No trace has a collective in the steps, so no late host can be named."),
-    )
+    )  # fmt: skip
     return next(reason for holds, reason in reasons if holds)

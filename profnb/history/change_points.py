@@ -74,26 +74,23 @@ def _later(logs: Floats, first: int) -> list[Change]:
 
 def _first_change(logs: Floats) -> Change | None:
     """The change that is seen first; of those seen at one run the clearest."""
-    best: tuple[int, float, int] | None = None  # seen at, less how clear, runs after it
+    candidates: list[tuple[int, float, int]] = []  # seen at, less how clear, runs after it
     for width, rarity in _RARITY.items():
         deviates = _deviates(logs, width)
         for seen in np.flatnonzero(np.abs(deviates) > _CLEAR).tolist():
-            if best is not None and seen > best[0]:
+            if candidates and seen > min(candidates)[0]:
                 break
-            begin = seen - width + 1
-            deviate = abs(float(deviates[seen]))
+            begin, deviate = seen - width + 1, abs(float(deviates[seen]))
             if _is_apart(logs[:begin], logs[begin : seen + 1], rarity, deviate):
-                candidate = seen, -deviate, width
-                best = candidate if best is None else min(best, candidate)
+                candidates.append((seen, -deviate, width))
                 break
-    if best is None:
+    if not candidates:
         return None
-    seen, _, width = best
+    seen, _, width = min(candidates)
     splits = range(seen - width + 1, seen + 1)
     shifts = [float(logs[at : seen + 1].mean() - logs[:at].mean()) for at in splits]
     weights = [1 / at + 1 / (seen + 1 - at) for at in splits]
-    clarity = np.abs(shifts) / np.sqrt(weights)
-    first = int(np.argmax(clarity))
+    first = int(np.argmax(np.abs(shifts) / np.sqrt(weights)))  # the clearest
     return Change(splits[first], seen, float(np.exp(shifts[first])))
 
 

@@ -10,11 +10,12 @@ import os
 import platform
 import re
 import subprocess
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from profnb.capture.environment import count_cores
+from profnb.capture.environment import count_cores, processor_name
 from profnb.core.safe_files import is_regular
 from profnb.core.units import GB
 
@@ -28,7 +29,6 @@ _DIFF = (
 )  # fmt: skip
 _COMMIT, _REFERENCE = re.compile(r"[0-9a-f]{40,64}"), re.compile(r"ref:\s*(refs/\S+)")
 _MOST_REFERENCES, _MOST_PACKED = 5, 50_000_000
-_MODEL = re.compile(r"^model name\s*:\s*(.*)$", re.MULTILINE)
 
 
 class _WithoutValues(ast.NodeTransformer):
@@ -75,12 +75,8 @@ def identify_block(file: str, line: int = 0) -> str:
         tree = ast.parse(text if len(text) <= _LONGEST else "")
     except (SyntaxError, ValueError, RecursionError):
         return ""
-    blocks = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.With | ast.AsyncWith)
-        and node.lineno <= line <= (node.end_lineno or 0)
-    ]
+    blocks = [node for node in ast.walk(tree) if isinstance(node, ast.With | ast.AsyncWith)]
+    blocks = [node for node in blocks if node.lineno <= line <= (node.end_lineno or 0)]
     innermost = max(blocks, key=lambda node: node.lineno, default=None)
     return identify_code(innermost or tree) if tree.body else ""
 
@@ -163,13 +159,8 @@ def describe_machine(machine: "MachineRecords | None") -> str:
 
 @cache
 def _host_facts() -> tuple[str, ...]:
-    model = platform.machine()
-    facts = [f"{count_cores()} cores"]
-    try:
-        named = _MODEL.search(Path("/proc/cpuinfo").read_text("utf-8", "replace"))
-        model = " ".join(named[1].split()) if named else model
+    facts = [processor_name() or platform.machine(), f"{count_cores()} cores"]
+    with suppress(OSError, ValueError, AttributeError):  # no Linux
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         facts.append(f"{memory / GB:.0f} GB")
-    except (OSError, ValueError, AttributeError):  # no Linux
-        pass
-    return model, *facts
+    return tuple(facts)

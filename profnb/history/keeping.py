@@ -91,14 +91,11 @@ def run_of(profile: Profile) -> Run:
             "examples_per_second": summary.examples_per_second or nan,
             "peak_bytes": max((float(use.peak_bytes) for use in study.memory.use), default=nan),
             "headline": share(headline_text(study)),
-            "advice": [
-                [one.rule, *(round(ms, 3) for ms in one.saves_ms)] for one in profile.advice
-            ],
+            "advice": [[one.rule, *np.round(one.saves_ms, 3).tolist()] for one in profile.advice],
         }
     estimate = _estimate(times)
-    median_ms, low_ms, high_ms = (
-        exp(log) / PS_PER_MS for log in (estimate.mean, *estimate.interval)
-    )
+    logs = (estimate.mean, *estimate.interval)
+    median_ms, low_ms, high_ms = (exp(log) / PS_PER_MS for log in logs)
     return Run(
         key=profile.run_key,
         when=time.time(),
@@ -133,17 +130,13 @@ def keep_trials(profile: Profile, trials: Sequence[Trial]) -> None:
 
 def trial_rows(trials: Sequence[Trial]) -> list[list[Any]]:
     """Give the numbers of trials that have a result, as they are kept."""
-    results = [(one.rule, one.difference, one.promised) for one in trials if one.has_result]
-    return [
-        [
-            rule,
-            *(
-                round(ms, 5) if isfinite(ms) else None
-                for ms in (one.ratio, one.low, one.high, *promised)
-            ),
-        ]
-        for rule, one, promised in results
-    ]
+    rows = []
+    for trial in trials:
+        one = trial.difference
+        numbers = (one.ratio, one.low, one.high, *trial.promised)
+        kept = [round(number, 5) if isfinite(number) else None for number in numbers]
+        rows += [[trial.rule, *kept]] if trial.has_result else []
+    return rows
 
 
 def is_studied(profile: Profile) -> bool:

@@ -18,7 +18,7 @@ from profnb.compare.tree_differences import PartDifference, compare_trees, diffe
 from profnb.core import units
 from profnb.core.errors import ProfnbError
 from profnb.core.printable import for_terminal, printable
-from profnb.drawing.figures import axis, figure_layout
+from profnb.drawing.figures import axis, chart
 from profnb.drawing.markup import figure_text
 from profnb.drawing.section import Bar, Section, section_block, section_of, section_text
 from profnb.drawing.theme import COLOURS
@@ -69,11 +69,8 @@ class History:
 
     def _alarm(self, row: ListedRun) -> str:
         what, time_of = _TIMES[row.of]
-        runs = [
-            one.run
-            for one in self.rows
-            if one.series == row.series and not one.is_aside and time_of(one.run) > 0
-        ]
+        rows = [one for one in self.rows if one.series == row.series and not one.is_aside]
+        runs = [one.run for one in rows if time_of(one.run) > 0]
         at = runs.index(row.run)
         before, after = (  # the usual run of those shortly before, and of those since
             sorted(some, key=time_of)[len(some) // 2]
@@ -139,9 +136,7 @@ class History:
         order = range(len(rows) - 1, max(len(rows) - 1 - _SHOWN_RUNS, -1), -1)
         walls = [row.run.wall_ms if row.run.wall_ms > 0 else 0.0 for row in rows]
         more = len(rows) - len(order)
-        left_out = (
-            f" {units.count_text(more)} earlier ones are in `profnb.history()`." if more else ""
-        )
+        earlier = f" {units.count_text(more)} earlier ones are in `profnb.history()`."
         return section_of(
             HISTORY,
             rows,
@@ -150,15 +145,13 @@ class History:
                 shown_of(rows, "code", name_of),
                 shown_of(rows, "commit", lambda row: _commit(row) or units.MISSING),
                 number_of(rows, "step", lambda row: _text(row.run.median_ms)),
-                number_of(
-                    rows, "95 % interval", lambda row: _range(row.run.low_ms, row.run.high_ms)
-                ),
+                number_of(rows, "95 % interval", _interval),
                 number_of(rows, "whole", lambda row: _text(row.run.wall_ms)),
                 number_of(rows, "throughput", lambda row: _rate(row.run.examples_per_second)),
                 shown_of(rows, "", _remark),
             ),
             title="Latest runs",
-            sentence=f"Bars are the whole time.{left_out}",
+            sentence=f"Bars are the whole time.{earlier if more else ''}",
             bar=Bar.of(walls, _STEADY, 10),
             rows=order,
         )
@@ -190,9 +183,7 @@ class History:
 
 
 def open_history(
-    cell: str | None = None,
-    label: str | None = None,
-    path: "str | os.PathLike[str] | None" = None,
+    cell: str | None = None, label: str | None = None, path: "str | os.PathLike[str] | None" = None
 ) -> History:
     """Read the history; see ``profnb.history``.
 
@@ -213,8 +204,8 @@ def _text(ms: float) -> str:
     return units.duration_text(ms * units.PS_PER_MS)
 
 
-def _range(low_ms: float, high_ms: float) -> str:
-    return units.range_text(_text(low_ms), _text(high_ms))
+def _interval(row: ListedRun) -> str:
+    return units.range_text(_text(row.run.low_ms), _text(row.run.high_ms))
 
 
 def _rate(per_second: float) -> str:
@@ -250,11 +241,10 @@ def _figure(title: str, rows: Sequence[ListedRun], of: str) -> dict[str, Any]:
     """Runs as points with their intervals; a change is where the line between them breaks."""
     what, time_of = _TIMES[of]
     values = [round(time_of(row.run), 6) for row in rows]
-    has_bounds = [of == STEP and not isnan(row.run.low_ms) for row in rows]
     bounds = [
         (place, None if ms is None else round(ms, 6))
         for place, row in enumerate(rows, start=1)
-        if has_bounds[place - 1]
+        if of == STEP and not isnan(row.run.low_ms)
         for ms in (row.run.low_ms, row.run.high_ms, None)
     ]
     data: list[dict[str, Any]] = [
@@ -275,13 +265,11 @@ def _figure(title: str, rows: Sequence[ListedRun], of: str) -> dict[str, Any]:
                     "marker": {"size": 7 if name == "steady" else 11, "color": colour},
                 }
             )  # fmt: skip
-    layout = figure_layout(title, 240)
-    layout |= {
-        "showlegend": len(data) > 2,
-        "xaxis": {**axis("run"), "range": [0.5, len(rows) + 0.5]},
-        "yaxis": {**axis(f"{what}, ms"), "rangemode": "tozero"},
-    }
-    return {"data": data, "layout": layout, "config": {"displaylogo": False}}
+    return chart(
+        title, 240, data, showlegend=len(data) > 2,
+        xaxis={**axis("run"), "range": [0.5, len(rows) + 0.5]},
+        yaxis={**axis(f"{what}, ms"), "rangemode": "tozero"},
+    )  # fmt: skip
 
 
 def _kind(row: ListedRun) -> str:

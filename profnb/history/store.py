@@ -101,9 +101,8 @@ _COLUMNS = tuple(field.name for field in fields(Run))
 _LISTED = tuple(name for name in _COLUMNS if name != "tree")
 _NUMBERS = tuple(field.name for field in fields(Run) if field.type is float)
 _LISTS = ("advice", "trials")
-_TABLE = ", ".join(
-    f'"{name}"' + (" TEXT UNIQUE NOT NULL" if name == "key" else "") for name in _COLUMNS
-)
+_NAMES = ", ".join(f'"{name}"' for name in _COLUMNS)
+_TABLE = _NAMES.replace('"key"', '"key" TEXT UNIQUE NOT NULL')
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +153,8 @@ def _told_as(trouble: str, remedy: str = "") -> Iterator[None]:
     try:
         yield
     except (sqlite3.Error, OSError, ValueError, TypeError, zlib.error, TraceFormatError) as error:
-        raise HistoryError(
-            f"{trouble}: {printable(str(error)).removesuffix('.')}.{remedy}"
-        ) from None
+        said = printable(str(error)).removesuffix(".")
+        raise HistoryError(f"{trouble}: {said}.{remedy}") from None
 
 
 def _write(path: Path, run: Run, most_runs: int) -> Written:
@@ -188,14 +186,10 @@ def read_runs(path: Path, where: str = "1", given: Sequence[Any] = ()) -> list[R
 def read_tree(path: Path, key: str) -> Tree:
     """Read a run's tree; empty where it has none any more."""
     with _read(path) as database:
-        (packed,) = database.execute("SELECT tree FROM runs WHERE key = ?", (key,)).fetchone() or [
-            None
-        ]
-        tree: Tree = (
-            ()
-            if packed is None
-            else json.loads(zlib.decompressobj().decompress(packed, _MOST_TREE))
-        )
+        row = database.execute("SELECT tree FROM runs WHERE key = ?", (key,)).fetchone()
+        if row is None or row[0] is None:
+            return ()
+        tree: Tree = json.loads(zlib.decompressobj().decompress(row[0], _MOST_TREE))
         return tree
 
 
@@ -241,20 +235,13 @@ def _hold_open(path: Path, inode: int, process: int) -> None:  # noqa: ARG001 - 
 
 
 def _version(database: sqlite3.Connection, path: Path) -> int:
+    asked = ("PRAGMA application_id", "SELECT count(*) FROM sqlite_master", "PRAGMA user_version")
     database.execute("BEGIN")  # all three of one moment: another process may be making the table
-    owner, objects, version = (
-        int(database.execute(query).fetchone()[0])
-        for query in (
-            "PRAGMA application_id",
-            "SELECT count(*) FROM sqlite_master",
-            "PRAGMA user_version",
-        )
-    )
+    owner, objects, version = (int(database.execute(one).fetchone()[0]) for one in asked)
     database.execute("COMMIT")
     if owner != _OURS and objects:
-        raise HistoryError(
-            f"{printable(path.name)} is another program's database. Name another file."
-        )
+        name = printable(path.name)
+        raise HistoryError(f"{name} is another program's database. Name another file.")
     return version
 
 
@@ -289,12 +276,12 @@ def _insert(database: sqlite3.Connection, run: Run, most_runs: int) -> None:
     values |= {name: None if values[name] != values[name] else values[name] for name in _NUMBERS}
     values |= {name: _as_json(values[name]) if values[name] else None for name in _LISTS}
     values["tree"] = zlib.compress(_as_json(run.tree).encode()) if run.tree else None
-    names, marks = ", ".join(f'"{name}"' for name in values), ", ".join("?" * len(values))
+    marks = ", ".join("?" * len(values))
     # What comes later is added.
     renewed = ", ".join(f'"{name}" = coalesce(excluded."{name}", "{name}")' for name in values)
     database.execute("BEGIN IMMEDIATE")
     cursor = database.execute(
-        f"INSERT INTO runs ({names}) VALUES ({marks}) ON CONFLICT (key) DO UPDATE SET {renewed}",  # noqa: S608 - names of columns
+        f"INSERT INTO runs ({_NAMES}) VALUES ({marks}) ON CONFLICT (key) DO UPDATE SET {renewed}",  # noqa: S608 - names of columns
         tuple(values.values()),
     )
     if (cursor.lastrowid or 0) % min(_CHECKED_EACH, most_runs) == 0:
@@ -315,10 +302,8 @@ def _thin(database: sqlite3.Connection, most_runs: int) -> None:
             "FROM runs ORDER BY id LIMIT ?) WHERE row % 2 = 0)",
             (-(-count // 2),),
         ).rowcount
-    pages, free, size = (
-        database.execute(f"PRAGMA {name}").fetchone()[0]
-        for name in ("page_count", "freelist_count", "page_size")
-    )
+    names = ("page_count", "freelist_count", "page_size")
+    pages, free, size = (database.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
     if (pages - free) * size > _LARGEST_HISTORY:
         database.execute(
             "UPDATE runs SET tree = NULL WHERE id IN (SELECT id FROM runs WHERE tree IS NOT NULL "

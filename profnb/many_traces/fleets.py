@@ -132,7 +132,7 @@ class Fleet(SharedResult):
     @property
     def verdict(self) -> str:
         """Say who holds the others up, by how much and why, in one or two sentences."""
-        return " ".join(part for part in (self._verdict.sentence, self._verdict.why) if part)
+        return f"{self._verdict.sentence} {self._verdict.why}".rstrip()
 
     @property
     def stragglers(self) -> tuple[str, ...]:
@@ -197,10 +197,8 @@ class Fleet(SharedResult):
 
         built = self._timeline(self.notes)
         if built is None:
-            why = self._verdict.sentence
-            show_sentence(
-                " ".join(["The traces have nothing to join the clocks by.", why, *self.notes])
-            )
+            why = "The traces have nothing to join the clocks by."
+            show_sentence(" ".join([why, self._verdict.sentence, *self.notes]))
             return
         show_timeline_page((built.study,), lambda names: built.html(*names), built.text, live)
 
@@ -244,18 +242,13 @@ class Fleet(SharedResult):
 
     def to_dict(self) -> dict[str, Any]:
         """Verdict, hosts, advice and notes as plain values, for programs and agents."""
+        hosts, fields = self.hosts.to_dict("records"), ("rule", "title", "evidence", "code")
         shown = {
             "verdict": self.verdict,
             "stragglers": list(self.stragglers),
             "gain_fraction": self._verdict.gain_fraction,
-            "hosts": [
-                {name: _plain(value) for name, value in row.items()}
-                for row in self.hosts.to_dict("records")
-            ],
-            "advice": [
-                {"rule": one.rule, "title": one.title, "evidence": one.evidence, "code": one.code}
-                for one in self.advice
-            ],
+            "hosts": [{name: _plain(value) for name, value in row.items()} for row in hosts],
+            "advice": [{name: getattr(one, name) for name in fields} for one in self.advice],
             "notes": self.notes,
         }
         shared: dict[str, Any] = Sharing(names_hosts=True).values(shown)
@@ -309,22 +302,18 @@ def load_fleet(
         folder = fetch_traces(path, run)
         path = folder.name
     files, label, notes = _pick_files(path, run)
-    if len(files) == 1:
-        (file,) = files
-        fleet = _fleet_of_one(load(file.path), str(file.path), file.host, label, notes)
-        fleet.folder = folder
-        return fleet
     tasks = [(str(file.path), file.host) for file in files]
-    results = map(read_digest, tasks) if executor is None else executor.map(read_digest, tasks)
-    digests = []
-    for (_, host), result in zip(tasks, results, strict=True):
-        if isinstance(result, str):
-            notes.append(f"{host} is left out: {result}")
-        else:
-            digests.append(result)
-    if not digests:
-        raise TraceFormatError(" ".join(notes))
-    fleet = Fleet(digests, label, notes)
+    if len(tasks) == 1:
+        ((file, host),) = tasks
+        fleet = _fleet_of_one(load(file), file, host, label, notes)
+    else:
+        results = map(read_digest, tasks) if executor is None else executor.map(read_digest, tasks)
+        read = [(host, one) for (_, host), one in zip(tasks, results, strict=True)]
+        notes += [f"{host} is left out: {one}" for host, one in read if isinstance(one, str)]
+        digests = [one for _, one in read if not isinstance(one, str)]
+        if not digests:
+            raise TraceFormatError(" ".join(notes))
+        fleet = Fleet(digests, label, notes)
     fleet.folder = folder
     return fleet
 

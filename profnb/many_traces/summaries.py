@@ -189,7 +189,7 @@ def _summarize(path: str, profile: Profile) -> TraceSummary:
         study.program.framework,
         examples_per_second=summary.examples_per_second or nan,
         advice="" if best is None else best.rule,
-        bound_fraction=nan if best is None or best.bound_fraction is None else best.bound_fraction,
+        bound_fraction=nan if best is None else best.bound_fraction,
         notes=len(profile.notes),
     )
     if summary.median_ps is None or study.steps.is_window:
@@ -226,12 +226,11 @@ def summarize(
         KeyboardInterrupt: It was interrupted; what had not begun is cancelled.
     """
     listed = _listed(paths)
-    results = call_on_workers(executor, summarize_trace, listed)
-    rows = {
-        at: row if isinstance(row, TraceSummary) else _failed(listed[at], str(row))
-        for at, row in _followed(results, len(listed))
-    }
-    return SUMMARIES.frame([rows[at] for at in range(len(listed))])
+    results = dict(_followed(call_on_workers(executor, summarize_trace, listed), len(listed)))
+    rows = [(path, results[at]) for at, path in enumerate(listed)]
+    return SUMMARIES.frame([
+        row if isinstance(row, TraceSummary) else _failed(path, str(row)) for path, row in rows
+    ])  # fmt: skip
 
 
 def _listed(paths: Source | Iterable[Source]) -> list[str]:

@@ -6,7 +6,6 @@ a time, in a process of its own; what that left travels back as bytes, so that n
 Who ran them, and what that means for the figures, the ``Crew`` says.
 """
 
-import contextlib
 import platform
 import tempfile
 import threading
@@ -19,6 +18,7 @@ from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
 
+from profnb.capture.environment import processor_name
 from profnb.capture.switches import JOB, run_fresh
 from profnb.core.columns import group
 from profnb.core.errors import CaptureError
@@ -31,7 +31,6 @@ from profnb.many_traces.summaries import MOST_TEXT, LostWorkerError, call_on_wor
 _MOST_SETTINGS_NAMED, _PROCESSOR = 4, "processor"
 _COMPARED = ("CPU cores", "Python", "TensorFlow", "JAX", "PyTorch", "Keras", "tf_keras")
 _ONE_AT_A_TIME = threading.Lock()
-_CPU_FACTS = Path("/proc/cpuinfo")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +95,8 @@ def run_round(one: FreshRound) -> RoundResult:
     with _ONE_AT_A_TIME:
         begin = time.time()
         runs = tuple(_run(one, row, setting) for row, setting in one.runs)
-        machine = platform.node(), _processor()
-        return RoundResult(one.number, *machine, begin, time.time(), runs)
+        processor = processor_name()[:MOST_TEXT] or platform.processor()
+        return RoundResult(one.number, platform.node(), processor, begin, time.time(), runs)
 
 
 def _run(one: FreshRound, row: int, setting: dict[str, object]) -> DoneRun:
@@ -109,15 +108,6 @@ def _run(one: FreshRound, row: int, setting: dict[str, object]) -> DoneRun:
             return DoneRun(row, {}, str(error))
         left = [file for file in folder.rglob("*") if file.is_file() and file.name != JOB]
         return DoneRun(row, {str(f.relative_to(folder)): f.read_bytes() for f in left}, "")
-
-
-def _processor() -> str:
-    with contextlib.suppress(OSError):
-        for line in _CPU_FACTS.read_text("utf-8", "replace").splitlines():
-            name, _, value = line.partition(":")
-            if name.strip() == "model name":
-                return value.strip()[:MOST_TEXT]
-    return platform.processor()
 
 
 def run_rounds(
@@ -171,10 +161,8 @@ class Crew:
         counts = Counter(one.host for one in self._rounds.values())
         if len(self._facts) < 2 or not counts:
             return []
-        named = [
-            f"{printable(host)} {count_text(count)}"
-            for host, count in counts.most_common(_MOST_SETTINGS_NAMED)
-        ]
+        most = counts.most_common(_MOST_SETTINGS_NAMED)
+        named = [f"{printable(host)} {count_text(count)}" for host, count in most]
         left = len(counts) - _MOST_SETTINGS_NAMED
         others = f" and {left} more" if left > 0 else ""
         return [
@@ -189,25 +177,19 @@ class Crew:
         for name in (_PROCESSOR, *_COMPARED):
             of_name = [pair for pair in self._facts.items() if name in pair[1]]
             hosts = group((facts[name], printable(host)) for host, facts in of_name)
-            if len(hosts) > 1:
-                values_text = "; ".join(
-                    f"{printable(value)} on {', '.join(of[:_MOST_SETTINGS_NAMED])}"
-                    for value, of in hosts.items()
-                )
-                differing.append(f"{name} ({values_text})")
+            named = {value: ", ".join(of[:_MOST_SETTINGS_NAMED]) for value, of in hosts.items()}
+            values_text = "; ".join(f"{printable(value)} on {of}" for value, of in named.items())
+            differing += [f"{name} ({values_text})"] if len(hosts) > 1 else []
         return [f"The workers differ: {', '.join(differing)}."] if differing else []
 
     def _crowded(self) -> list[str]:
         """Name machines on which rounds overlapped."""
         of_host = group((one.host, one) for one in self._rounds.values())
-        crowded = [
-            printable(host)
-            for host, rounds in of_host.items()
-            if any(
-                later.begin_s < one.end_s
-                for one, later in pairwise(sorted(rounds, key=attrgetter("begin_s")))
-            )
-        ]
+        crowded = []
+        for host, rounds in of_host.items():
+            in_order = sorted(rounds, key=attrgetter("begin_s"))
+            if any(later.begin_s < one.end_s for one, later in pairwise(in_order)):
+                crowded.append(printable(host))
         if not crowded:
             return []
         return [

@@ -31,6 +31,9 @@ _GOES_ON = re.compile(r"\.[A-Za-z_]\w*")
 _A_VALUE = r"(?:'[^']*'|\"[^\"]*\"|\.\.\.|[A-Za-z_]\w*(?:\.\w+)*|-?\d+(?:\.\d+)?(?:e-?\d+)?)"
 _GIVEN, _ASSIGNED = re.compile(f"={_A_VALUE}"), re.compile(f" = {_A_VALUE}")
 _OPENS, _CLOSES = "([{", ")]}"
+_BRACKETS = re.compile(
+    r"'[^']*'?|\"[^\"]*\"?|[([{)\]}]"
+)  # and texts in quotes, which may hold some
 _SNAKE = re.compile(r"[A-Za-z0-9]+(?:_[A-Za-z0-9]+)+")
 _PLAIN_NAME = re.compile(r"`[\w.]+`")
 # Behind these words stands what the reader has, not what to write.
@@ -54,8 +57,7 @@ class CodePiece:
 
 def _place_of(advice: Advice) -> str:
     """Its line; "" where a sentence of it names that already."""
-    is_said = advice.where in f"{advice.evidence} {advice.code}"
-    return "" if is_said else advice.where
+    return "" if advice.where in f"{advice.evidence} {advice.code}" else advice.where
 
 
 def advice_text(advice: Advice) -> str:
@@ -182,16 +184,12 @@ def code_pieces(sentence: str) -> list[CodePiece]:
         at = end
         if not is_code:
             continue
-        before = sentence[said : begin.start()]
-        if before:
-            pieces.append(CodePiece(before))
+        pieces.append(CodePiece(sentence[said : begin.start()]))
         is_had = _ALREADY_THERE.search(sentence[: begin.start()]) is not None
         text = sentence[begin.start() : end].strip("`")
         pieces.append(CodePiece(text, is_code=True, is_to_write=is_to_write and not is_had))
         said = end
-    if said < len(sentence):
-        pieces.append(CodePiece(sentence[said:]))
-    return pieces
+    return [piece for piece in (*pieces, CodePiece(sentence[said:])) if piece.text]
 
 
 def _read(sentence: str, begin: re.Match[str]) -> tuple[int, bool, bool]:
@@ -200,23 +198,18 @@ def _read(sentence: str, begin: re.Match[str]) -> tuple[int, bool, bool]:
     if word[0] == "`":
         return begin.end(), True, _PLAIN_NAME.fullmatch(word) is None
     end, is_path, has_value = begin.end(), word[0] in "@.", word[0] == "@"
-    while end < len(sentence):
+    while True:
         more = _GOES_ON.match(sentence, end)
-        if sentence[end] in _OPENS[:2]:
-            close = _closing(sentence, end)
-            if close < 0:
-                break
+        close = _closing(sentence, end) if sentence.startswith(("(", "["), end) else -1
+        if more is None and close < 0:
+            break
+        if more is None:
             inside = sentence[end + 1 : close]
             has_value |= word[0] == "." or any(mark in inside for mark in "='\"")
-            end = close + 1
-        elif more is not None:
-            end = more.end()
-        else:
-            break
-        is_path = True
+        end, is_path = close + 1 if more is None else more.end(), True
     given = _GIVEN.match(sentence, end) or (_ASSIGNED.match(sentence, end) if is_path else None)
     if given is not None:
-        close = _closing(sentence, given.end()) if sentence[given.end() :].startswith("(") else -1
+        close = _closing(sentence, given.end()) if sentence.startswith("(", given.end()) else -1
         return max(given.end(), close + 1), True, True
     is_code = is_path or _SNAKE.fullmatch(word) is not None
     return end, is_code, is_code and has_value
@@ -224,31 +217,19 @@ def _read(sentence: str, begin: re.Match[str]) -> tuple[int, bool, bool]:
 
 def _closing(sentence: str, at: int) -> int:
     """Find where the bracket that opens here is closed; -1 if it is not."""
-    depth, quote = 0, ""
-    for place in range(at, len(sentence)):
-        mark = sentence[place]
-        if quote:
-            quote = "" if mark == quote else quote
-        elif mark in "'\"":
-            quote = mark
-        elif mark in _OPENS:
-            depth += 1
-        elif mark in _CLOSES:
-            depth -= 1
-            if not depth:
-                return place
+    depth = 0
+    for mark in _BRACKETS.finditer(sentence, at):
+        depth += (mark[0] in _OPENS) - (mark[0] in _CLOSES)
+        if not depth and mark[0] in _CLOSES:
+            return mark.start()
     return -1
 
 
 def name_in_notebook(result: object) -> str:
     """Find a result's name in the notebook that runs: the user's, else ``_tfprofile``; "" for none."""
-    get_ipython = getattr(sys.modules.get("IPython"), "get_ipython", None)
-    shell: Any = None if get_ipython is None else get_ipython()
-    if shell is None:
-        return ""
-    names: list[str] = [
-        name for name, value in list(getattr(shell, "user_ns", {}).items()) if value is result
-    ]
+    get_ipython = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)
+    variables: dict[str, Any] = getattr(get_ipython(), "user_ns", {})
+    names = [name for name, value in list(variables.items()) if value is result]
     given = [name for name in names if name.isidentifier() and not name.startswith("_")]
     return (given or [name for name in names if name == _LAST_RESULT] or [""])[0]
 

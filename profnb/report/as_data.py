@@ -114,16 +114,29 @@ def report_data(
         },
     }
     is_all = len(advice) <= _MOST_ADVICE and len(report.notes) <= _MOST_NOTES
-    return _fit(whole, frames, tops, report.sharing, is_all=is_all)
+    tables = {name: _top(frame, tops[name]) for name, frame in frames.items() if len(frame)}
+    fitted: dict[str, Any] = _Plain(0, report.sharing).value(whole)
+    for rows, most_bytes in _SIZES:
+        texts = _Plain(most_bytes, report.sharing)
+        fitted.update({name: texts.value(whole[name]) for name in _OF_OTHERS})
+        cells = _Plain(min(most_bytes, _MOST_BYTES_OF_A_CELL), report.sharing)
+        fitted["tables"] = {
+            name: cells.value({**table, "top": table["top"][:rows]})
+            for name, table in (tables if rows else {}).items()
+        }
+        is_shortened = texts.has_cut or cells.has_cut or not is_all
+        fitted["is_shortened"] = is_shortened or rows < _SIZES[0][0]
+        if len(as_json(fitted).encode()) <= JSON_BYTES:
+            break
+    return fitted
 
 
 def _advice(one: Advice) -> dict[str, Any]:
-    low, high = (None if math.isnan(ms) else ms for ms in one.saves_ms)
-    bound = None if math.isnan(one.bound_fraction) else one.bound_fraction
+    low, high = one.saves_ms
     return {
         "rule": one.rule, "title": one.title, "evidence": one.evidence, "saves_low_ms": low,
-        "saves_high_ms": high, "wall_ms": None if math.isnan(one.wall_ms) else one.wall_ms,
-        "bound_fraction": bound, "code": one.code, "link": one.link, "where": one.where,
+        "saves_high_ms": high, "wall_ms": one.wall_ms, "bound_fraction": one.bound_fraction,
+        "code": one.code, "link": one.link, "where": one.where,
     }  # fmt: skip
 
 
@@ -180,16 +193,15 @@ def metrics_of(study: Study | None, cell: CellBreakdown | None) -> dict[str, flo
     if study is not None:
         use = study.device.use
         for device, fraction in zip(use.device, use.utilization.tolist(), strict=True):
-            named[f"{_NO_NAME.sub('_', device).strip('_').lower()}_busy_fraction"] = fraction
+            named[f"{_as_name(device)}_busy_fraction"] = fraction
         for one in study.memory.use:
-            named[f"{_NO_NAME.sub('_', one.allocator.name).strip('_').lower()}_peak_bytes"] = (
-                one.peak_bytes
-            )
-    return {
-        name: float(value)
-        for name, value in named.items()
-        if value is not None and math.isfinite(value)
-    }
+            named[f"{_as_name(one.allocator.name)}_peak_bytes"] = one.peak_bytes
+    numbers = {name: value for name, value in named.items() if value is not None}
+    return {name: float(value) for name, value in numbers.items() if math.isfinite(value)}
+
+
+def _as_name(text: str) -> str:
+    return _NO_NAME.sub("_", text).strip("_").lower()
 
 
 def _tracing_cost(study: Study | None) -> dict[str, Any] | None:
@@ -197,11 +209,9 @@ def _tracing_cost(study: Study | None) -> dict[str, Any] | None:
     if cost is None:
         return None
     return {
-        "fraction": cost.fraction,
-        "low_fraction": cost.low,
-        "high_fraction": cost.high,
+        "fraction": cost.fraction, "low_fraction": cost.low, "high_fraction": cost.high,
         "untraced_ms": _ms(cost.untraced_ps),
-    }
+    }  # fmt: skip
 
 
 def _cell(cell: CellBreakdown) -> dict[str, Any]:
@@ -234,49 +244,19 @@ def _top(frame: "pd.DataFrame", chosen: str) -> dict[str, Any]:
     if _KERNEL_COLUMN in columns:  # of long names what tells them apart
         kernels = list(largest[_KERNEL_COLUMN])
         titles = kernel_titles(kernels, _MOST_BYTES_OF_A_CELL - 8)
-        is_long = [len(name.encode(errors="replace")) > _MOST_BYTES_OF_A_CELL for name in kernels]
         shown = [
-            title if long else name
-            for name, title, long in zip(kernels, titles, is_long, strict=True)
+            title if len(name.encode(errors="replace")) > _MOST_BYTES_OF_A_CELL else name
+            for name, title in zip(kernels, titles, strict=True)
         ]
         largest = largest.assign(**{_KERNEL_COLUMN: shown})
-    return {
-        "rows": len(frame),
-        "columns": columns,
-        "top": [list(row) for row in largest[columns].itertuples(index=False)],
-    }
+    top = [list(row) for row in largest[columns].itertuples(index=False)]
+    return {"rows": len(frame), "columns": columns, "top": top}
 
 
 # What is tried in turn until it fits: rows of a table, bytes of a text. The last fits whatever there is.
 _SIZES = ((5, 400), (4, 300), (3, 300), (2, 240), (1, 200), (0, 200), (0, 120), (0, 40), (0, 16))
 _MOST_BYTES_OF_A_CELL = 100  # of a table's text
 _OF_OTHERS = ("source", "environment", "headline", "answer", "steps", "cell", "advice", "notes")
-
-
-def _fit(
-    whole: dict[str, Any],
-    frames: Mapping[str, "pd.DataFrame"],
-    table_columns: TopColumns,
-    sharing: Sharing,
-    *,
-    is_all: bool,
-) -> dict[str, Any]:
-    """The whole in plain values, with as much of tables and texts as fits."""
-    tops = {name: _top(frame, table_columns[name]) for name, frame in frames.items() if len(frame)}
-    fitted: dict[str, Any] = _Plain(0, sharing).value(whole)
-    for rows, most_bytes in _SIZES:
-        texts = _Plain(most_bytes, sharing)
-        fitted.update({name: texts.value(whole[name]) for name in _OF_OTHERS})
-        cells = _Plain(min(most_bytes, _MOST_BYTES_OF_A_CELL), sharing)
-        shown = tops if rows else {}
-        fitted["tables"] = {
-            name: cells.value({**top, "top": top["top"][:rows]}) for name, top in shown.items()
-        }
-        is_shortened = texts.has_cut or cells.has_cut or not is_all
-        fitted["is_shortened"] = is_shortened or rows < _SIZES[0][0]
-        if len(as_json(fitted).encode()) <= JSON_BYTES:
-            break
-    return fitted
 
 
 class _Plain:
@@ -295,10 +275,9 @@ class _Plain:
             return [self.value(one) for one in value]
         item = getattr(value, "item", None)
         number = item() if callable(item) else value
-        if isinstance(number, float):
-            is_finite = math.isfinite(number)
-            return float(f"{number:.{_SIGNIFICANT_DIGITS}g}") if is_finite else None
-        # None, and pandas' signs of what is missing
+        if isinstance(number, float) and math.isfinite(number):
+            return float(f"{number:.{_SIGNIFICANT_DIGITS}g}")
+        # else None, and pandas' signs of what is missing
         return number if isinstance(number, int) else None
 
     def _text(self, text: str) -> str:

@@ -17,21 +17,10 @@ from profnb.causes.starving import busy_text
 from profnb.core.columns import Floats
 from profnb.core.units import PS_PER_NS, count_text, counted_text, duration_text
 from profnb.drawing.section import Section
+from profnb.report import text
 from profnb.report.cell_picture import cell_picture, cell_words, longest_text, tree_section
 from profnb.report.report import Report
 from profnb.report.step_chart import step_chart
-from profnb.report.text import (
-    alarm_text,
-    answer_text,
-    fact_rows,
-    headline_text,
-    idle_text,
-    lead_text,
-    run_facts,
-    share_rows,
-    shortage_text,
-    unmeasured_text,
-)
 from profnb.steps.step_times import StepTimes
 from profnb.steps.streams import working_devices
 from profnb.steps.summary import GAP
@@ -86,20 +75,24 @@ def build_report(
         times: The steps that were timed, where there is no trace of them.
         again: The line over a cell that measures a change of it; "" where the result has no name.
     """
-    ended = "" if shortage is None else shortage_text(shortage, memory_kinds)
+    ended = "" if shortage is None else text.shortage_text(shortage, memory_kinds)
     filled = kind_sections(shown_kinds(shortage, memory_kinds))
     if study is None:
-        report = _report_without_trace(
-            title, notes, tree, machine, times, has_tensorflow=has_tensorflow
+        return Report(
+            title,
+            _headline_without_trace(tree, times, has_tensorflow=has_tensorflow),
+            alarm=ended,
+            **_of_cell(tree, None),
+            notes=notes,
+            sections=[*([*_tree_sections(tree), *machine] if tree else ()), *filled],
+            advice=advice or None,
         )
-        sections = [*report.sections, *filled]
-        return replace(report, alarm=ended, advice=advice or None, sections=sections)
     steps, summary = study.steps, study.summary
-    headline = headline_text(study)
+    headline = text.headline_text(study)
     explanation, has_host = _explain_largest(study), unseen.has_thread(study)
     place, several = study.program.device, len(working_devices(study.trace)) > 1
     device = study.trace.planes[place].name if several and place is not None else ""
-    answer = answer_text(summary, device, has_host=has_host, explanation=explanation)
+    answer = text.answer_text(summary, device, has_host=has_host, explanation=explanation)
     if unseen.nothing_ran(study):
         headline, answer = unseen.headline_without_work(study), ""
     elif unseen.is_of_memory(study) and study.memory.use:
@@ -110,14 +103,14 @@ def build_report(
     return Report(
         title=title,
         headline=headline,
-        alarm=ended or alarm_text(study),
-        unmeasured=unmeasured_text(study),
+        alarm=ended or text.alarm_text(study),
+        unmeasured=text.unmeasured_text(study),
         answer=answer,
-        idle=" ".join(filter(None, (answer and idle_text(study), busy_text(study)))),
-        lead=lead_text(study, explanation, has_host=has_host) if answer else "",
+        idle=" ".join(filter(None, (answer and text.idle_text(study), busy_text(study)))),
+        lead=text.lead_text(study, explanation, has_host=has_host) if answer else "",
         **_of_cell(tree, study),
-        facts=[*fact_rows(study, overhead_ps), *run_facts(runs)],
-        shares=share_rows(summary.shares) if answer else (),
+        facts=[*text.fact_rows(study, overhead_ps), *text.run_facts(runs)],
+        shares=text.share_rows(summary.shares) if answer else (),
         notes=notes,
         chart=step_chart(steps, study.breakdown, study.gaps) if has_chart else None,
         sections=[*_sections(study), *filled, *_tree_sections(tree), *machine],
@@ -183,27 +176,19 @@ def _foot(study: Study) -> str:
     )
 
 
-def _report_without_trace(
-    title: str,
-    notes: Sequence[str],
-    tree: CellTree | None,
-    machine: Sequence[Section],
-    times: StepTimes | None,
-    *,
-    has_tensorflow: bool,
-) -> Report:
-    """Report code that left no trace: how long it took, and where."""
+def _headline_without_trace(
+    tree: CellTree | None, times: StepTimes | None, *, has_tensorflow: bool
+) -> str:
+    """Say how long code took that left no trace, or its steps."""
     if tree is None:
-        return Report(title, "Nothing was captured", notes=notes)
-    why = "not traced" if has_tensorflow else "none of it in TensorFlow"
-    headline = f"{duration_text(tree.whole_ps)}, {why}"
-    if times is not None and len(times):
-        phase, count = Counter(times.phase).most_common(1)[0]
-        of_phase = np.array(times.phase) == phase
-        median = duration_text(float(np.median(times.duration_ps[of_phase])))
-        headline = f"{counted_text(count, f'{phase} step')}, median {median}, not traced"
-    sections = [*_tree_sections(tree), *machine]
-    return Report(title, headline, notes=notes, sections=sections, **_of_cell(tree, None))
+        return "Nothing was captured"
+    if times is None or not len(times):
+        why = "not traced" if has_tensorflow else "none of it in TensorFlow"
+        return f"{duration_text(tree.whole_ps)}, {why}"
+    phase, count = Counter(times.phase).most_common(1)[0]
+    of_phase = np.array(times.phase) == phase
+    median = duration_text(float(np.median(times.duration_ps[of_phase])))
+    return f"{counted_text(count, f'{phase} step')}, median {median}, not traced"
 
 
 def _tree_sections(tree: CellTree | None) -> list[Section]:

@@ -41,9 +41,8 @@ _TITLES = {
     **dict.fromkeys((parts.IMPORTS, parts.BUILDING), "imports, building"),
 }  # fmt: skip
 _GROWN, _SHRUNK, _LEAST_SEEN = "#c62828", "#2e7d32", 0.005  # of the longer cell
-_BESIDE = (
-    "display:grid;grid-template-columns:repeat(auto-fit,minmax(min(420px,100%),1fr));gap:0 14px"
-)
+_COLUMNS = "repeat(auto-fit,minmax(min(420px,100%),1fr))"
+_BESIDE = f"display:grid;grid-template-columns:{_COLUMNS};gap:0 14px"
 Places = Callable[[str], str]
 _MOST_SAID, _LEAST_SAID, _LEAST_REST = 3, 0.03, 0.005
 _MOST_NAMED_LINES, _MOST_PARTS, _WORTH_NAMING, _WORTH_A_REMARK = 3, 2, 0.25, 0.1
@@ -60,14 +59,11 @@ def cell_picture(tree: CellTree, places: Places) -> Markup:
         tree: The tree.
         places: Where a layer's ops are: words to search; "" for nowhere.
     """
-    wall_ps = tree.wall_ps.tolist()
-    return icicle(
-        tree,
-        [tree.whole, *map(tree.title, range(1, len(tree)))],
-        [look_of(tree, row) for row in range(len(tree))],
-        [f"{duration_text(one)}, {percent_text(one / (tree.whole_ps or 1))}" for one in wall_ps],
-        places=places,
-    )
+    titles = [tree.whole, *map(tree.title, range(1, len(tree)))]
+    look = [look_of(tree, row) for row in range(len(tree))]
+    wall_ps, whole_ps = tree.wall_ps.tolist(), tree.whole_ps or 1
+    times = [f"{duration_text(one)}, {percent_text(one / whole_ps)}" for one in wall_ps]
+    return icicle(tree, titles, look, times, places=places)
 
 
 def icicle(
@@ -128,29 +124,19 @@ def difference_picture(trees: Sequence[CellTree], labels: Sequence[str]) -> Mark
     """
     wide_ps = max(1, *(tree.whole_ps for tree in trees))
     looks = {1: (f"longer in {labels[1]}", _GROWN), -1: (f"shorter in {labels[1]}", _SHRUNK)}
-    pictures = []
+    pictures = Markup("")
     for tree, label, nodes in zip(trees, labels, compare_nodes(trees), strict=True):
-        signs = [
-            int(np.sign(node.difference_ps)) * (abs(node.difference_ps) >= _LEAST_SEEN * wide_ps)
-            for node in nodes
-        ]
-        times = [
-            f"{duration_text(wall_ps)}, "
-            + (node.status if node.status in (NEW, GONE) else signed_text(node.difference_ps))
-            if sign
-            else duration_text(wall_ps)
-            for wall_ps, node, sign in zip(tree.wall_ps.tolist(), nodes, signs, strict=True)
-        ]
-        picture = icicle(
-            tree,
-            [label, *map(tree.title, range(1, len(tree)))],
-            [looks.get(sign, (_HELD, "")) for sign in signs],
-            times,
-            order=[node.most_ps for node in nodes],
-            wide_ps=wide_ps,
-        )
-        pictures.append(Markup('<div style="min-width:0">{}</div>').format(picture))
-    return Markup('<div style="{}">{}</div>').format(_BESIDE, Markup("").join(pictures))
+        look, times = [], []
+        for node, time in zip(nodes, map(duration_text, tree.wall_ps.tolist()), strict=True):
+            is_seen = abs(node.difference_ps) >= _LEAST_SEEN * wide_ps
+            sign = int(np.sign(node.difference_ps)) * is_seen
+            more = node.status if node.status in (NEW, GONE) else signed_text(node.difference_ps)
+            look.append(looks.get(sign, (_HELD, "")))
+            times.append(f"{time}, {more}" if sign else time)
+        titles, order = [label, *map(tree.title, range(1, len(tree)))], [n.most_ps for n in nodes]
+        picture = icicle(tree, titles, look, times, order=order, wide_ps=wide_ps)
+        pictures += Markup('<div style="min-width:0">{}</div>').format(picture)
+    return Markup('<div style="{}">{}</div>').format(_BESIDE, pictures)
 
 
 def _begins(tree: CellTree, size: Sequence[int]) -> list[int]:
@@ -160,9 +146,8 @@ def _begins(tree: CellTree, size: Sequence[int]) -> list[int]:
         return tree.kind[row] == parts.PROFNB or tree.title(row) == "others", -size[row]
 
     begin = [0] * len(tree)
-    for above, rows in group(
-        (above, row) for row, above in enumerate(tree.parent.tolist())
-    ).items():
+    rows_below = group((above, row) for row, above in enumerate(tree.parent.tolist()))
+    for above, rows in rows_below.items():
         at = begin[above] if above >= 0 else 0
         for row in sorted(rows, key=order):
             begin[row] = at
@@ -184,13 +169,9 @@ def look_of(tree: CellTree, row: int) -> tuple[str, str]:
 def _about(tree: CellTree, row: int, time: str) -> str:
     """Describe a node under the pointer, and to readers."""
     title, times = tree.title(row), int(tree.occurrences[row])
-    said = [
-        _kind_beside(tree, row),
-        "" if title == tree.line[row] else tree.line[row],
-        f"{count_text(times)} times" if times > 1 else "",
-        time,
-    ]
-    return " · ".join(part for part in said if part)
+    line = "" if title == tree.line[row] else tree.line[row]
+    often = f"{count_text(times)} times" if times > 1 else ""
+    return " · ".join(filter(None, (_kind_beside(tree, row), line, often, time)))
 
 
 def _kind_beside(tree: CellTree, row: int) -> str:
@@ -224,18 +205,14 @@ def _leads_to(tree: CellTree, row: int, places: Places) -> str:
 
 def _largest(tree: CellTree) -> Markup:
     listed = [row for row in _order(tree) if tree.fraction[row] >= _LEAST_LISTED][:_MOST_LISTED]
-    rows: list[list[Cell]] = [
-        [
-            (bar_text(float(tree.fraction[row]), _BAR_LENGTH), f"color:{_colour(tree, row)}"),
-            _INDENT * int(tree.depth[row]) + tree.title(row),
-            duration_text(int(tree.wall_ps[row])),
-            percent_text(float(tree.fraction[row])),
-        ]
-        for row in listed
-    ]
-    return html_table(
-        ("", f"part of {tree.whole}", "time", "share"), rows, (False, False, True, True)
-    )
+    headings = ("", f"part of {tree.whole}", "time", "share")
+    rows: list[list[Cell]] = []
+    for row in listed:
+        share, time = float(tree.fraction[row]), duration_text(int(tree.wall_ps[row]))
+        bar = bar_text(share, _BAR_LENGTH), f"color:{_colour(tree, row)}"
+        title = _INDENT * int(tree.depth[row]) + tree.title(row)
+        rows.append([bar, title, time, percent_text(share)])
+    return html_table(headings, rows, (False, False, True, True))
 
 
 def _colour(tree: CellTree, row: int) -> str:
@@ -257,7 +234,6 @@ def tree_section(tree: CellTree) -> Section:
     def occurrences(row: int) -> str:
         return count_text(int(tree.occurrences[row]) or None)
 
-    order: Sequence[int] = _order(tree)
     return section_of(
             CELL_TREE,
             tree,
@@ -275,7 +251,7 @@ def tree_section(tree: CellTree) -> Section:
             tab=_TAB,
             sentence=f"{duration_text(tree.whole_ps)} of {tree.whole}. A node includes the nodes below.",
             bar=Bar(lambda row: float(tree.fraction[row]), lambda row: _colour(tree, row), 8),
-            rows=order,
+            rows=_order(tree),
             is_sortable=True,
             shown=_SHOWN,
             is_detail=tree.is_recorded,
@@ -364,14 +340,12 @@ def cell_words(tree: CellTree) -> CellWords:
 
 def longest_text(tree: CellTree) -> str:
     """Say what took longest by its own name, each without the nodes below, and what comes only once."""
-    rows = [
-        row
-        for row in tree.rows(LAYER, OP, *_CALLED_BY_NAME)
-        if (tree.name[row] or tree.line[row]) and tree.title(row) not in _NAMELESS
-    ]
+    kinds = LAYER, OP, *_CALLED_BY_NAME
+    rows = [row for row in tree.rows(*kinds) if tree.name[row] or tree.line[row]]
     spent = {
         _named(tree, same[0]): float(tree.self_ps[same].sum()) / (tree.whole_ps or 1)
-        for same in group((tree.title(row), row) for row in rows).values()
+        for title, same in group((tree.title(row), row) for row in rows).items()
+        if title not in _NAMELESS
     }
     longest = sorted(spent.items(), key=lambda one: -one[1])[:_MOST_SAID]
     named = [f"{name} {_share_text(share)}" for name, share in longest if share >= _LEAST_SAID]
@@ -435,10 +409,8 @@ def _lines(tree: CellTree, rows: Sequence[int]) -> str:
     whole = tree.self_ps[list(rows)].sum()
     if 2 * tree.self_ps[eager].sum() > whole:
         return "eager ops"
-    lines = sorted(
-        (row for row in rows if tree.line[row] and not tree.name[row]),
-        key=lambda row: -tree.self_ps[row],
-    )
+    lines = [row for row in rows if tree.line[row] and not tree.name[row]]
+    lines.sort(key=lambda row: -tree.self_ps[row])
     for count in range(1, min(len(lines), _MOST_NAMED_LINES) + 1):
         if 2 * tree.self_ps[lines[:count]].sum() >= whole:
             return f"most of it {' and '.join(tree.line[row] for row in lines[:count])}"
@@ -453,10 +425,8 @@ def _inside(tree: CellTree, node: int) -> str:
     large = [row for row in below if tree.wall_ps[row] > _WORTH_NAMING * tree.wall_ps[node]]
     if not tree.name[at]:  # a name is what a reader can look for, however small
         large = large or [row for row in below if tree.title(row) not in _NAMELESS]
-    parts_of_it = ", ".join(
-        f"{_named(tree, row)} {_share_text(float(tree.fraction[row]))}"
-        for row in large[: _MOST_PARTS - (at != node)]
-    )
+    shares = [(row, float(tree.fraction[row])) for row in large[: _MOST_PARTS - (at != node)]]
+    parts_of_it = ", ".join(f"{_named(tree, row)} {_share_text(one)}" for row, one in shares)
     if at == node:
         return parts_of_it
     name = _named(tree, at)
@@ -472,9 +442,9 @@ def _named(tree: CellTree, row: int) -> str:
 
 def _largest_below(tree: CellTree, node: int) -> list[int]:
     """Find the parts of a node: what a line calls of a framework is the line's."""
-    below = [row for row in range(node + 1, len(tree)) if tree.parent[row] == node]
-    below = [row for row in below if tree.kind[row] not in _OF_ABOVE]
-    return sorted(below, key=lambda row: -int(tree.wall_ps[row]))
+    below = (row for row in range(node + 1, len(tree)) if tree.parent[row] == node)
+    parts_of_it = [row for row in below if tree.kind[row] not in _OF_ABOVE]
+    return sorted(parts_of_it, key=lambda row: -int(tree.wall_ps[row]))
 
 
 def _runs(tree: CellTree, rows: Sequence[int]) -> str:
@@ -483,9 +453,8 @@ def _runs(tree: CellTree, rows: Sequence[int]) -> str:
     for row in rows:
         above = int(tree.parent[row])
         if tree.kind[row] == parts.AROUND and tree.kind[above] == parts.CALL:
-            runs[tree.name[above]] = max(
-                runs.get(tree.name[above], 0), int(tree.occurrences[above])
-            )
+            name, times = tree.name[above], int(tree.occurrences[above])
+            runs[name] = max(runs.get(name, 0), times)
     if all(times <= 1 for times in runs.values()):
         return ""
     return ", ".join(f"{count_text(n)} times {name}" if n > 1 else name for name, n in runs.items())

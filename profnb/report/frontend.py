@@ -156,10 +156,8 @@ def show_answering(bundle: dict[str, Any], text: str, answer: Callable[[str], st
     if answer is None or shell is None or not _is_live(shell, None, default=True):
         show_bundles([bundle], text)
         return
-    name = uuid4().hex
-    html = Markup('<div data-answers="{}">{}</div>').format(
-        name, without_controls(bundle["text/html"])
-    )
+    name, body = uuid4().hex, without_controls(bundle["text/html"])
+    html = Markup('<div data-answers="{}">{}</div>').format(name, body)
     show_bundles([{**bundle, "text/html": str(html)}], text)
     _keep_until_replaced(shell, show_bridge(name, answer))
 
@@ -248,43 +246,42 @@ def answer_choice(study: Study, question: str) -> str:
     if scope >= len(_ROWS_OF_SCOPE):
         return ""
     choice = _choose(study, (first, last), list(_ROWS_OF_SCOPE)[scope])
-    return str(_parts_of(study, choice)) if choice.rows.size else _NONE
+    return _NONE if choice is None else str(live_parts(_report_of(study, choice)))
 
 
-def _parts_of(study: Study, choice: _Choice) -> str:
-    """The parts of the report that are of some steps, of these."""
-    shares = share_time(study.gaps, study.breakdown, choice.rows)
-    durations = study.steps.duration_ps[choice.rows]
-    scope = f"Of {choice.words}, median {duration_text(float(np.median(durations)))}"
-    rows = share_rows(shares)
+def _report_of(study: Study, choice: _Choice) -> Report:
+    """The report of these steps, as far as it is of some steps."""
     steps, breakdown, gaps = study.steps, study.breakdown, study.gaps
-    chart = None if steps.is_window else step_chart(steps, breakdown, gaps, choice.rows)
-    return live_parts(scope, rows, chart, _sections_of(study, choice))
+    median = duration_text(float(np.median(steps.duration_ps[choice.rows])))
+    return Report(
+        title="",
+        headline=f"Of {choice.words}, median {median}",
+        shares=share_rows(share_time(gaps, breakdown, choice.rows)),
+        chart=None if steps.is_window else step_chart(steps, breakdown, gaps, choice.rows),
+        sections=_sections_of(study, choice),
+    )
 
 
-def _choose(study: Study, chosen: tuple[int, int], scope: str) -> _Choice:
-    """The steps of a scope in a range; of everything also what lies between and around them."""
+def _choose(study: Study, chosen: tuple[int, int], scope: str) -> _Choice | None:
+    """The steps of a scope in a range, if any; of everything also what lies between and around them."""
     first, last = chosen
     rows = _ROWS_OF_SCOPE[scope](study)
     rows = rows[(rows >= first) & (rows <= last)]
     if not rows.size:
-        none = np.zeros(len(study.trace.events), np.bool_)
-        return _Choice(rows, none, none, None, "")
+        return None
     of_steps = study.events_of(rows)
     if scope != _EVERYTHING:
-        words = f"{count_text(rows.size)} {scope}"
-        return _Choice(
-            rows, of_steps | study.runs_beside(rows), of_steps, study.loop_times(rows), words
-        )
+        words, within = f"{count_text(rows.size)} {scope}", of_steps | study.runs_beside(rows)
+        return _Choice(rows, within, of_steps, study.loop_times(rows), words)
     ends = study.steps.host_begin_ps[1:]  # a range of everything ends where the next step begins
-    every = rows.size == len(study.steps)
     begin_ps = 0 if first == 0 else int(study.steps.host_begin_ps[first])
     end_ps = int(ends[last]) if last < ends.size else np.iinfo(np.int64).max
     begins = study.trace.events.begin_ps
-    beside = (study.groups.step < 0) & (begins >= begin_ps) & (begins < end_ps)
+    within = of_steps | (study.groups.step < 0) & (begins >= begin_ps) & (begins < end_ps)
     words = f"everything ({counted_text(rows.size, 'step')}, and the time between and around)"
-    times = None if every else (np.array([begin_ps]), np.array([end_ps]))
-    return _Choice(rows, of_steps | beside, of_steps | beside, times, words)
+    is_whole = rows.size == len(study.steps)
+    times = None if is_whole else (np.array([begin_ps]), np.array([end_ps]))
+    return _Choice(rows, within, within, times, words)
 
 
 def _sections_of(study: Study, choice: _Choice) -> list[Section]:

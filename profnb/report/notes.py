@@ -3,7 +3,7 @@
 Each note is one or two plain sentences: what was found, then what to do.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -34,24 +34,16 @@ from profnb.subjects.unseen import is_fed, is_of_memory, note_backend, note_wind
 from profnb.trace.model import Trace
 from profnb.trace.names import RECORDER
 
-_COSTLY = 0.25
-_MOSTLY_GAP = 0.2
-_MOST_PHASES = 4
-_NEARLY_FULL = 0.9
+_COSTLY, _MOSTLY_GAP, _NEARLY_FULL, _MOST_PHASES = 0.25, 0.2, 0.9, 4
 # Advice on what passes between steps: of a capture of ours it names what that was.
-_OF_GAPS = frozenset(
-    {
-        "checkpoints", "epoch-ends", "growing-graph", "new-model-in-a-loop", "predict-in-a-loop",
-        "python-between-steps", "python-input", "summaries",
-    }
-)  # fmt: skip
+_OF_GAPS = {
+    "checkpoints", "epoch-ends", "growing-graph", "new-model-in-a-loop", "predict-in-a-loop",
+    "python-between-steps", "python-input", "summaries",
+}  # fmt: skip
 
 
-_PACKAGE = {
-    TENSORFLOW: "tensorflow[and-cuda]",
-    SESSIONS: "tensorflow[and-cuda]",
-    JAX: "jax[cuda12]",
-}
+_WITH_CUDA = "tensorflow[and-cuda]"
+_PACKAGE = {TENSORFLOW: _WITH_CUDA, SESSIONS: _WITH_CUDA, JAX: "jax[cuda12]"}
 
 
 def _recorder(trace: Trace) -> str:
@@ -122,30 +114,30 @@ def _marking(study: Study) -> str:
     return study.program.text_of(_MARKING)
 
 
-def _note_steps(study: Study) -> list[str]:
+def _note_steps(study: Study) -> Iterator[str]:
     """Say how steps were found and which of them count."""
-    steps, summary, notes = study.steps, study.summary, []
-    if not len(steps) and study.trace.left_out:
-        return []  # what the file has instead is said
+    steps, summary = study.steps, study.summary
     if not len(steps):
-        return ["The trace has no events: nothing ran while it was recorded."]
+        if not study.trace.left_out:  # else what the file has instead is said
+            yield "The trace has no events: nothing ran while it was recorded."
+        return
     if steps.is_window:
-        notes.append(
+        yield (
             note_window(study)
             or f"No steps among {count_text(len(study.trace.events))} events: the whole capture is shown as "
             f"one window. {_marking(study)}"
         )
     elif note := _note_origin(study):
-        notes.append(note)
+        yield note
     if summary.all_warm_up and not steps.is_window:
         count = len(summary.counted)
         each = "the only step" if count == 1 else f"each of the {count_text(count)} steps"
-        notes.append(
+        yield (
             f"A function was traced or compiled in {each}, so averages are of warm-up steps. Run more "
             "steps, or look for retracing."
         )
     if summary.iterations > 1:
-        notes.append(
+        yield (
             f"Each step runs {summary.iterations} iterations (steps_per_execution={summary.iterations}). "
             "Step times are per execution."
         )
@@ -157,13 +149,10 @@ def _note_steps(study: Study) -> list[str]:
             steps_more = count_text(sum(count for _, count in more))
             plural = f"steps and {steps_more} of {count_text(len(more))} other kinds"
         phase = steps.title_of(summary.phase)
-        notes.append(f"Averages are of {phase} steps. The trace also holds {listed} {plural}.")
+        yield f"Averages are of {phase} steps. The trace also holds {listed} {plural}."
     if 0 < len(summary.counted) < 5 and not steps.is_window:
-        notes.append(
-            f"Only {counted_text(len(summary.counted), 'step')} to average. Run a few more for firmer "
-            "figures."
-        )
-    return notes
+        count_of_steps = counted_text(len(summary.counted), "step")
+        yield f"Only {count_of_steps} to average. Run a few more for firmer figures."
 
 
 def _note_origin(study: Study) -> str:
@@ -205,9 +194,8 @@ def _note_left_behind(study: Study) -> list[str]:
     traced = np.flatnonzero(study.step_times.was_traced)
     is_followed = traced.size > 0 and traced[-1] + 1 < len(study.step_times)
     is_pytorch = study.program.is_pytorch and study.program.is_nvidia
-    if not (is_pytorch and is_followed and share_of(study, "kernel launch") > QUARTER):
-        return []
-    if study.recording.environment.get(CUPTI) == "1":
+    is_slow = is_followed and share_of(study, "kernel launch") > QUARTER
+    if not is_pytorch or not is_slow or study.recording.environment.get(CUPTI) == "1":
         return []
     return [
         "PyTorch's profiler slows launches until the kernel restarts: later steps take up to 1.5 times as "
@@ -245,8 +233,7 @@ def note_devices(study: Study) -> list[str]:
     devices = [plane for plane in trace.planes if plane.is_device]
     if not devices and worked:
         return [
-            f"A device worked, but the trace has none: device times are absent, not zero. "
-            f"{_cupti(study)}"
+            f"A device worked, but the trace has none: device times are absent, not zero. {_cupti(study)}"
         ]
     if not devices and _recorder(trace):
         return [f"The trace holds no kernel and no copy. {_cupti(study)}"]
@@ -255,9 +242,7 @@ def note_devices(study: Study) -> list[str]:
         named = ", ".join(present[:4])
         return [f"Nothing shows that {named} was used while the trace ran."] if present else []
     counts = np.diff(trace.lines.offsets)
-    empty = [
-        plane.name for plane in devices if not counts[plane.lines.start : plane.lines.stop].any()
-    ]
+    empty = [one.name for one in devices if not counts[one.lines.start : one.lines.stop].any()]
     if not empty:
         return []
     names = ", ".join(empty[:8]) + (f" and {len(empty) - 8} more" if len(empty) > 8 else "")
@@ -271,9 +256,8 @@ def note_devices(study: Study) -> list[str]:
     ]
 
 
-def _note_memory(study: Study) -> list[str]:
+def _note_memory(study: Study) -> Iterator[str]:
     """Name memory that grows from step to step, and a device's memory that is nearly full."""
-    notes = []
     for growth in find_growths(study):
         culprit = f", mostly from {growth.op[:100]}" if growth.op else ""
         keeps = "Something keeps tensors: a Python list of losses or outputs, or a new variable in each step."
@@ -281,18 +265,17 @@ def _note_memory(study: Study) -> list[str]:
             at = f" ({growth.line})" if growth.line else ""
             count = counted_text(growth.holder.blocks, "array")
             keeps = f"{quoted(growth.holder.holder)}{at} keeps {count}."
-        notes.append(
+        yield (
             f"Memory of {growth.source} grows by {bytes_text(growth.bytes)} a step{culprit}. {keeps} Append "
             "float(x) instead of the tensor."
         )
     for use in study.memory.use:
         name, limit = use.allocator.name, use.allocator.limit
         if use.allocator.is_device and 0 < limit < use.peak_bytes / _NEARLY_FULL:
-            notes.append(
+            yield (
                 f"{name} was {percent_text(use.peak_bytes / limit)} full "
                 f"({bytes_text(use.peak_bytes)} of {bytes_text(limit)}): a larger batch will not fit."
             )
-    return notes
 
 
 def note_starvation(diagnosis: InputDiagnosis | None) -> list[str]:
@@ -334,14 +317,11 @@ def _note_input(study: Study, *, may_be_fed: bool) -> list[str]:
         may_be_fed: Whether steps may have got data from Python at all.
     """
     steps, first = study.steps, study.input.first_element
-    start = [first] if first else []
     if len(study.input.iterators) or steps.is_window or not len(steps) or not may_be_fed:
-        return start
+        return [first] if first else []
     gap = sum(share.fraction for share in study.summary.shares if share.category == GAP)
-    if gap < _MOSTLY_GAP:
-        return []
     passes = f"{percent_text(gap)} of the time passes between steps, and "
-    return [passes + study.program.text_of(_UNSEEN_INPUT)]
+    return [] if gap < _MOSTLY_GAP else [passes + study.program.text_of(_UNSEEN_INPUT)]
 
 
 def note_contents(trace: Trace) -> list[str]:

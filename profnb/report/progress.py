@@ -77,13 +77,9 @@ def open_slot() -> Slot | None:
     from IPython.core.getipython import get_ipython
 
     shell: Any = get_ipython()
-    if KERNEL.of(shell) is None:
-        return None
     publisher = PUBLISHER.of(shell)
-    publish = PUBLISH.of(publisher)
-    if SOCKET.of(publisher) is None:  # what is displayed is being kept (%%capture)
-        return None
-    return None if publish is None else Slot(publish)
+    publish, is_kept = PUBLISH.of(publisher), SOCKET.of(publisher) is None  # as by %%capture
+    return None if KERNEL.of(shell) is None or is_kept or publish is None else Slot(publish)
 
 
 class Output(Protocol):
@@ -170,10 +166,8 @@ class LiveLine:
 
 def run_words(recording: Recording) -> tuple[str, str]:
     """A run's wall time, and that of one of its last steps, as text."""
-    return (
-        duration_text(recording.wall_ns * PS_PER_NS),
-        duration_text(recent_step_ns(recording.steps) * PS_PER_NS),
-    )
+    step_ns = recent_step_ns(recording.steps)
+    return duration_text(recording.wall_ns * PS_PER_NS), duration_text(step_ns * PS_PER_NS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,10 +201,7 @@ class LiveText:
         if run is not None and not math.isnan(run.loss):
             epoch = run.first_epoch + run.epochs_ended
             parts.append(f"loss {run.loss:.3g} after epoch {epoch}")
-        left = self._left(standing)
-        if left:
-            parts.append(left)
-        return " · ".join(parts)
+        return " · ".join(filter(None, (*parts, self._left(standing))))
 
     def _left(self, standing: Standing) -> str:
         """The time left at the speed that the run has had; "" where that is not known."""
@@ -281,9 +272,8 @@ class Progress:
 
     def show(self, done: int, what: str) -> None:
         """Say how many runs are done and which one is being made."""
-        line = " · ".join(
-            part for part in (f"{done} of {self._total} {self._counted}", self._left(done)) if part
-        )
+        counted = f"{done} of {self._total} {self._counted}"
+        line = " · ".join(filter(None, (counted, self._left(done))))
         if self._slot is not None:
             rows = [self._rows[row] for row in sorted(self._rows)][-_SHOWN_RUNS:]
             self._slot.show(str(self._html(done, line, what, rows)), f"{line}  {what}".strip())
@@ -303,8 +293,8 @@ class Progress:
             sys.stderr.flush()
 
     def _html(self, done: int, line: str, what: str, rows: Sequence[Any]) -> Markup:
-        numbers = [False, *(True for _ in self._headings[1:])]
-        table = html_table(self._headings, rows, numbers) if rows else Markup("")
+        numbers = [at > 0 for at, _ in enumerate(self._headings)]
+        table = html_table(self._headings, rows, numbers) if rows else ""
         return Markup(
             '<div class="profnb" style="{}"><progress value="{}" max="{}" '
             'style="vertical-align:middle;margin-right:8px"></progress>{} <span style="{}">{}</span>{}</div>'

@@ -129,9 +129,7 @@ class Report:
     def figures(self) -> dict[str, dict[str, Any]]:
         """Every chart in plotly's schema: of the steps, then of each section by its title."""
         steps = {} if self.chart is None else {"Steps": step_figure(self.chart)}
-        return steps | {
-            part.title: part.figure for part in self.sections if part.figure is not None
-        }
+        return steps | {one.title: one.figure for one in self.sections if one.figure is not None}
 
 
 def _plain_text(report: Report) -> str:
@@ -162,18 +160,13 @@ def report_html(report: Report, *, live_id: str = "", is_page: bool = False) -> 
         live_id: What the kernel that answers this report's questions is called; "" for none.
         is_page: Whether it stands in a page of its own, where plotly.js draws what can be zoomed.
     """
-    parts = [
-        _head_html(report),
-        Markup("")
-        if report.advice is None
-        else advice_html(report.advice, report.again, report.lines, report.longest),
-        _about_html(report),
-        _tabs_html(report, is_page=is_page),
-    ]
-    live = Markup(' data-live="{}"').format(live_id) if live_id else Markup("")
-    whole = Markup('<div class="profnb" style="{}"{}>{}</div>').format(
-        ROOT, live, Markup("").join(parts)
-    )
+    advice = Markup("")
+    if report.advice is not None:
+        advice = advice_html(report.advice, report.again, report.lines, report.longest)
+    live = Markup(' data-live="{}"').format(live_id) if live_id else ""
+    tabs = _tabs_html(report, is_page=is_page)
+    body = _head_html(report) + advice + _about_html(report) + tabs
+    whole = Markup('<div class="profnb" style="{}"{}>{}</div>').format(ROOT, live, body)
     return markup.without_controls(whole)
 
 
@@ -188,27 +181,16 @@ def _head_html(report: Report) -> Markup:
         '<div role="heading" aria-level="2" class="profnb-clip" style="font-size:18px;font-weight:600;'
         'line-height:1.3;margin:4px 0 2px">{}</div>'
     )
-    line = Markup('<div class="profnb-clip" style="{};margin:0 0 6px">{}</div>')
-    rate = [fact.value for fact in report.facts if fact.name == THROUGHPUT]
-    said = [report.headline, *rate]
-    parts = [amber.format(alarm) if alarm else Markup("")]
-    parts.append(first.format(said.pop(0) if report.cell is None else _cell_sentence(report.cell)))
-    if said:
-        idle = Markup(" · <b>{}</b>").format(report.idle) if report.idle else ""
-        parts.append(line.format(MUTED, Markup("{}{}").format(", ".join(said), idle)))
-    parts.append(report.picture)
-    return Markup("").join(parts)
-
-
-def _facts_line(first: Sequence[str], facts: Sequence[Fact]) -> Markup:
-    """The figures of the headline in a line, what qualifies each under the pointer."""
-    said = Markup('<span title="{}" style="white-space:nowrap">{} {}</span>')
-    fact_texts = [
-        said.format(fact.remark, fact.name, fact.value)
-        for fact in facts
-        if fact.name not in ("step time, median", "step time")  # the headline has it
-    ]
-    return Markup(" · ").join([*map(Markup("{}").format, first), *fact_texts])
+    line = Markup('<div class="profnb-clip" style="{};margin:0 0 6px">{}{}</div>')
+    said = [report.headline, *(fact.value for fact in report.facts if fact.name == THROUGHPUT)]
+    answer = said.pop(0) if report.cell is None else _cell_sentence(report.cell)
+    idle = Markup(" · <b>{}</b>").format(report.idle) if report.idle else ""
+    return Markup("").join([
+        amber.format(alarm) if alarm else "",
+        first.format(answer),
+        line.format(MUTED, ", ".join(said), idle) if said else "",
+        report.picture,
+    ])  # fmt: skip
 
 
 def share_bar_html(shares: Sequence[ShareRow]) -> Markup:
@@ -222,21 +204,16 @@ def share_bar_html(shares: Sequence[ShareRow]) -> Markup:
         '<span class="profnb-piece" data-leads="{}" title="{}" style="display:block;width:{};background:{};'
         'color:{};overflow:hidden;height:26px">{}</span> '
     )
-    pieces = [
-        piece.format(
-            LEADS_TO.get(name, ""),
-            f"{name}: {mean} of a step, {share}",
-            share.replace(" ", "").replace("<", ""),
-            colour_of(name),
-            ink_on(colour_of(name)),
-            label.format(text) if (text := _bar_label(name, share)) else "",
-        )
-        for name, _, mean, share in shares
-    ]
+    pieces = Markup("")
+    for name, _, mean, share in shares:
+        colour, text = colour_of(name), _bar_label(name, share)
+        hint, width = f"{name}: {mean} of a step, {share}", share.replace(" ", "").replace("<", "")
+        look = LEADS_TO.get(name, ""), hint, width, colour, ink_on(colour)
+        pieces += piece.format(*look, label.format(text) if text else "")
     return Markup(
         '<div style="display:flex;height:26px;line-height:26px;border-radius:3px;overflow:hidden;'
         'font-size:12px;margin:2px 0 6px">{}</div>'
-    ).format(Markup("").join(pieces))
+    ).format(pieces)
 
 
 def _bar_label(name: str, share: str) -> str:
@@ -253,8 +230,7 @@ def _tabs_html(report: Report, *, is_page: bool) -> Markup:
         tabs[section.tab] = tabs.get(section.tab, Markup("")) + block
     if report.shares:
         ordered = list(tabs.items())
-        steps = _steps_html(report.lead, report.headline, report.facts, report.shares, report.chart)
-        tabs = dict([*ordered[:1], (_STEPS_TAB, steps), *ordered[1:]])
+        tabs = dict([*ordered[:1], (_STEPS_TAB, _steps_html(report)), *ordered[1:]])
     tab = Markup('<div class="profnb-tab" data-tab="{}">{}</div>')
     return Markup("").join(tab.format(name, body) for name, body in tabs.items())
 
@@ -270,49 +246,33 @@ def _section_html(section: Section, *, is_first: bool, is_page: bool) -> Markup:
     return _PART.format(f"{section.tab}/{section.title}", body + chart)
 
 
-def _steps_html(
-    lead: str,
-    scope: str,
-    facts: Sequence[Fact],
-    shares: Sequence[ShareRow],
-    chart: StepChart | None,
-) -> Markup:
-    """Show the typical step's shares, then each step, or the mean of some, over time."""
-    said = Markup('<div style="margin:4px 0 8px">{} <span style="{}">{}</span></div>')
-    parts = [
-        said.format(lead, MUTED, _facts_line([scope], facts)),
-        titled_block("Mean step", share_bar_html(shares) + share_table_html(shares)),
-    ]
-    if chart is not None:
-        drawn = figure_html(chart_figure(chart), step_table(chart))
-        caption = Markup('<div style="{};font-size:11px">{}</div>').format(
-            MUTED, chart_caption(chart)
-        )
-        parts.append(titled_block("Steps over time", drawn + caption))
-    return _PART.format(f"{_STEPS_TAB}/{_STEPS_TAB}", Markup("").join(parts))
+def _steps_html(report: Report) -> Markup:
+    """Show the typical step's shares, then each step, or the mean of some, over time.
 
-
-def live_parts(
-    scope: str, shares: Sequence[ShareRow], chart: StepChart | None, sections: Sequence[Section]
-) -> Markup:
-    """The parts of a report that are of some steps, to take the place of those of all.
-
-    Args:
-        scope: What steps they are, and how long one takes.
-        shares: Their mean step.
-        chart: Their times; None where there are none.
-        sections: Tables of theirs.
+    Above them stand the figures of the headline in a line, what qualifies each under the pointer.
     """
-    first: Mapping[str, Section] = {section.tab: section for section in reversed(sections)}
-    return Markup("").join(
-        [
-            _steps_html("", scope, (), shares, chart),
-            *(
-                _section_html(one, is_first=one is first[one.tab], is_page=False)
-                for one in sections
-            ),
-        ]
-    )
+    said = Markup('<div style="margin:4px 0 8px">{} <span style="{}">{}</span></div>')
+    figure = Markup('<span title="{}" style="white-space:nowrap">{} {}</span>')
+    # The headline has the median.
+    facts = [f for f in report.facts if f.name not in ("step time, median", "step time")]
+    figures = (figure.format(fact.remark, fact.name, fact.value) for fact in facts)
+    bars = share_bar_html(report.shares) + share_table_html(report.shares)
+    body = said.format(report.lead, MUTED, Markup(" · ").join([report.headline, *figures]))
+    body += titled_block("Mean step", bars)
+    if report.chart is not None:
+        drawn = figure_html(chart_figure(report.chart), step_table(report.chart))
+        caption = Markup('<div style="{};font-size:11px">{}</div>')
+        drawn += caption.format(MUTED, chart_caption(report.chart))
+        body += titled_block("Steps over time", drawn)
+    return _PART.format(f"{_STEPS_TAB}/{_STEPS_TAB}", body)
+
+
+def live_parts(report: Report) -> Markup:
+    """The parts of a report that are of some steps, to take the place of those of all."""
+    sections = report.sections
+    first = {one.tab: one for one in reversed(sections)}
+    blocks = (_section_html(one, is_first=one is first[one.tab], is_page=False) for one in sections)
+    return Markup("").join([_steps_html(report), *blocks])
 
 
 def _about_html(report: Report) -> Markup:
@@ -346,11 +306,10 @@ def _cell_sentence(cell: CellWords) -> Markup:
             name = led.format(share.node, name)
         end = "." if row == last else ","
         said = Markup('<span style="display:inline-block">{} {}{}</span>')
+        remark = ""
         if share.remark:  # goes on in the line, so that two lines hold most headlines
-            first = said.format(name, unbroken(share.percent), "")
-            named.append(Markup("{} ({}){}").format(first, markup.led_names(share.remark), end))
-        else:
-            named.append(said.format(name, unbroken(share.percent), end))
+            remark, end = Markup(" ({}){}").format(markup.led_names(share.remark), end), ""
+        named.append(said.format(name, unbroken(share.percent), end) + remark)
     return Markup("{} {}").format(unbroken(cell.head), Markup(" ").join(named))
 
 
@@ -359,9 +318,8 @@ def share_table_html(shares: Sequence[ShareRow]) -> Markup:
     rows: list[list[markup.Cell]] = [
         [name, (bar, f"color:{colour_of(name)}"), mean, share] for name, bar, mean, share in shares
     ]
-    return markup.html_table(
-        ("category", "", "mean per step", "share"), rows, (False, False, True, True)
-    )
+    headings = ("category", "", "mean per step", "share")
+    return markup.html_table(headings, rows, (False, False, True, True))
 
 
 def page_html(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from profnb.core.columns import Int64s
+from profnb.core.columns import Floats, Int64s
 from profnb.core.units import PS_PER_MS, bar_text, duration_text
 from profnb.drawing.figures import LEGEND_ABOVE, LOOK
 from profnb.drawing.markup import figure_text, html_table
@@ -70,16 +70,15 @@ def step_chart(
     rows = np.arange(len(steps)) if rows is None else rows
     starts = _bar_starts(steps, rows)
     size = np.diff(np.append(starts, rows.size))
-    columns = _time_by_category(breakdown, gaps, rows)
     duration_ps = steps.duration_ps[rows]
-    mean = {
-        name: np.add.reduceat(values, starts) / size / PS_PER_MS if starts.size else values
-        for name, values in columns
-    }
-    total = np.add.reduceat(duration_ps, starts) / size / PS_PER_MS if starts.size else starts
-    slowest = np.maximum.reduceat(duration_ps, starts) / PS_PER_MS if starts.size else starts
-    warm = steps.is_warmup[rows[starts]] if starts.size else np.zeros(0, np.bool_)
-    period = np.sum(list(mean.values()), axis=0) if starts.size else total
+    times = periods_by_category(breakdown, gaps, rows)
+    last = [(name, times.pop(name)) for name in (GAP_WORK, GAP)]
+    in_order = [*reversed(times.items()), *last]
+    mean = {name: np.add.reduceat(one, starts) / size / PS_PER_MS for name, one in in_order}
+    total = np.add.reduceat(duration_ps, starts) / size / PS_PER_MS
+    slowest = np.maximum.reduceat(duration_ps, starts) / PS_PER_MS
+    warm = steps.is_warmup[rows[starts]]
+    period = np.sum(list(mean.values()), axis=0)
     usual = period[~warm] if (~warm).any() else period
     highest = float(np.percentile(usual, _ON_AXIS)) if usual.size else 0.0
     long = gaps.long[np.isin(gaps.long, rows)]
@@ -90,54 +89,33 @@ def step_chart(
             for start, count in zip(starts, size, strict=True)
         ],
         ticks=[str(number) for number in steps.step_num[rows[starts]].tolist()],
-        stacks=[
-            (name, [round(value, 4) for value in mean[name].tolist()])
-            for name, _ in columns
-            if mean[name].any()
-        ],
-        total_ms=[round(value, 4) for value in total.tolist()],
-        slowest_ms=None if rows.size == starts.size else [round(v, 4) for v in slowest.tolist()],
+        stacks=[(name, _rounded(values)) for name, values in mean.items() if values.any()],
+        total_ms=_rounded(total),
+        slowest_ms=None if rows.size == starts.size else _rounded(slowest),
         is_warmup=warm.tolist(),
-        period_ms=[round(value, 4) for value in period.tolist()],
+        period_ms=_rounded(period),
         ceiling_ms=highest * _ROOM,
-        pauses=[
-            (int(bar), float(gaps.duration_ps[row])) for bar, row in zip(bars, long, strict=True)
-        ],
+        pauses=list(zip(bars.tolist(), gaps.duration_ps[long].astype(float).tolist(), strict=True)),
     )
 
 
-def _time_by_category(
-    breakdown: StepBreakdown, gaps: Gaps, rows: Int64s
-) -> list[tuple[str, Int64s]]:
-    """Each step's time with the gap that belongs to it, by category in drawing order, as in the headline."""
-    times = periods_by_category(breakdown, gaps, rows)
-    last = [(name, times.pop(name)) for name in (GAP_WORK, GAP)]
-    return [*reversed(times.items()), *last]
+def _rounded(values: Floats) -> list[float]:
+    return [round(value, 4) for value in values.tolist()]
 
 
 def _bar_starts(steps: Steps, rows: Int64s) -> Int64s:
     """The first of the rows in each bar; a bar never mixes phases, nor warm-up with other steps."""
-    width = -(-rows.size // _MOST_BARS)
-    starts, since = [], 0
-    for at, row in enumerate(rows.tolist()):
-        before = int(rows[at - 1])
-        changed = at == 0 or (
-            steps.phase[row] != steps.phase[before]
-            or steps.is_warmup[row] != steps.is_warmup[before]
-        )
-        if changed or at - since >= width:
-            starts.append(at)
-            since = at
-    return np.array(starts, np.int64)
+    width = max(-(-rows.size // _MOST_BARS), 1)
+    at, warm, phase = np.arange(rows.size), steps.is_warmup[rows], np.array(steps.phase)[rows]
+    changed = np.append(False, (phase[1:] != phase[:-1]) | (warm[1:] != warm[:-1]))[: rows.size]
+    since = at - np.maximum.accumulate(np.where(changed, at, 0))
+    return np.flatnonzero(since % width == 0)
 
 
 def _label(steps: Steps, first: int, last: int, count: int) -> str:
-    name = f"{steps.phase[first]} {steps.step_num[first]}"
-    if steps.is_warmup[first]:
-        name += ", warm-up"
-    if count == 1:
-        return name
-    return f"{name} to {steps.step_num[last]} (mean of {count})"
+    warm = ", warm-up" if steps.is_warmup[first] else ""
+    several = f" to {steps.step_num[last]} (mean of {count})" if count > 1 else ""
+    return f"{steps.phase[first]} {steps.step_num[first]}{warm}{several}"
 
 
 def step_figure(chart: StepChart) -> dict[str, Any]:
@@ -226,14 +204,8 @@ def step_table(chart: StepChart) -> Markup:
     shown = sorted(order[:_SLOWEST_SHOWN])
     steady = [ms for ms, warm in zip(chart.total_ms, chart.is_warmup, strict=True) if not warm]
     longest = max(steady or chart.total_ms, default=0) or 1  # a warm-up bar is cut off there
-    rows = [
-        [
-            chart.labels[row],
-            bar_text(chart.total_ms[row] / longest, 24),
-            duration_text(chart.total_ms[row] * PS_PER_MS),
-        ]
-        for row in shown
-    ]
+    times = [(chart.labels[row], chart.total_ms[row]) for row in shown]
+    rows = [(name, bar_text(ms / longest, 24), duration_text(ms * PS_PER_MS)) for name, ms in times]
     rest = len(chart.labels) - len(shown)
     table = html_table(("slowest steps", "", "step time"), rows, (False, False, True))
     more = Markup('<div style="{}">and {} faster ones</div>').format(MUTED, rest)

@@ -5,6 +5,7 @@ Where the time goes is said shortly for the terminal (`answer_text`), and on a p
 the typical step, and of the ops' own time (the op table by type).
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -101,8 +102,7 @@ def alarm_text(study: Study) -> str:
 def shortage_text(shortage: MemoryShortage, kinds: Sequence[KindRow]) -> str:
     """Say whose memory ran out and where, what was asked for, what there was, and what filled it."""
     whose = "The process" if shortage.device == CPU else shortage.device or "The device"
-    rows = rows_of(shortage, kinds)
-    sums = sums_by_kind(rows)
+    sums = sums_by_kind(rows_of(shortage, kinds))
     in_use = max(shortage.in_use_bytes, sum(sums.values()) - max(shortage.unused_bytes, 0))
     said = [f"{whose} ran out of memory" + (f" at {shortage.where}." if shortage.where else ".")]
     asked = bytes_text(shortage.asked_bytes) if shortage.asked_bytes >= 0 else ""
@@ -113,9 +113,8 @@ def shortage_text(shortage: MemoryShortage, kinds: Sequence[KindRow]) -> str:
         of = f"{of}({shortage.limit_of}) " if of and shortage.limit_of else of
         had = f"{bytes_text(in_use)} {of}were in use"
     by = f" by {quoted(shortage.op)}" if shortage.op else ""
-    facts = [f"{asked} were asked for{by}" if asked else "", had]
-    facts = [fact for fact in facts if fact]
-    said += [f"{'; '.join(facts)}."] if facts else []
+    facts = "; ".join(filter(None, (asked and f"{asked} were asked for{by}", had)))
+    said += [f"{facts}."] if facts else []
     parts = [f"{kind} {bytes_text(size)}" for kind, size in sums.items()]
     said += [f"In use: {', '.join(parts[:_MOST_KINDS])}."] if parts else []
     return " ".join(said)
@@ -131,9 +130,8 @@ def headline_text(study: Study) -> str:
         return "Nothing was recorded"
     if steps.is_window:
         untraced = len(study.recording.steps)
-        what = (
-            f"None of {counted_text(untraced, 'step')} was traced" if untraced else "No steps found"
-        )
+        none = f"None of {counted_text(untraced, 'step')} was traced"
+        what = none if untraced else "No steps found"
         return f"{what}; {duration_text(summary.median_ps)} of activity in one window"
     count = len(summary.counted)
     phase = "" if summary.phase == "step" else f"{steps.title_of(summary.phase)} "
@@ -236,19 +234,18 @@ def idle_text(study: Study) -> str:
     whole, window = int(idle.total_ps.sum()), idle.window_ps
     order = np.argsort(-idle.total_ps, kind="stable")[:2].tolist()
     causes = [(IDLE_CAUSES[row], int(idle.total_ps[row])) for row in order]
+    (first, first_ps), (second, second_ps) = causes
     name = idle.device.removeprefix("/device:").partition(":")[0]
     several = len(working_devices(study.trace))
     device = f"The {name if name in ('GPU', 'TPU') else 'device'}"
     if several > 1:
         device = f"The busiest of {several} devices"
     said = f"{device} is idle {percent_text(whole / window)} of the time"
-    first, first_ps = causes[0]
     if first not in _IDLE_CLAUSES:
         return f"{said}; why was not recorded."
     is_most = first_ps >= _HALF * whole
     how = "mostly because" if is_most else "most often because"
     said += f", {how} {_IDLE_CLAUSES[first]} ({percent_text(first_ps / window)})"
-    second, second_ps = causes[1]
     is_worth_it = second_ps >= max(_LEAST_CAUSE * window, _SHARE_OF_FIRST * first_ps)
     if second in _IDLE_CLAUSES and is_worth_it and not is_most:
         said += f". Second cause: {_IDLE_CLAUSES[second]} ({percent_text(second_ps / window)})"
@@ -272,13 +269,12 @@ def _largest_kind(study: Study, *, on_device: bool) -> str:
     ops = study.ops.steady
     rows = np.flatnonzero((ops.is_device == on_device) & (ops.self_ps > 0))
     whole = int(ops.self_ps[rows].sum())
-    sums: dict[str, int] = {}
+    sums = Counter[str]()
     for row in rows.tolist():
-        kind = ops.op_type[row] or ops.op_name[row]
-        sums[kind] = sums.get(kind, 0) + int(ops.self_ps[row])
+        sums[ops.op_type[row] or ops.op_name[row]] += int(ops.self_ps[row])
     if len(sums) < 2:
         return ""
-    kind, took = max(sums.items(), key=lambda item: item[1])
+    ((kind, took),) = sums.most_common(1)
     if took < _LEAST_OP * whole or not kind:
         return ""
     name = printable(plain_type(kind))[:LONGEST_NAME]
@@ -288,9 +284,8 @@ def _largest_kind(study: Study, *, on_device: bool) -> str:
 def unmeasured_text(study: Study) -> str:
     """Say what was not recorded although it happened, if that is more important than what was."""
     backend = study.program.unrecorded_backend
-    notes = (
-        [f"{backend}'s work was not recorded: only the time of a step is known."] if backend else []
-    )
+    only_steps = f"{backend}'s work was not recorded: only the time of a step is known."
+    notes = [only_steps] if backend else []
     notes += [note for note in note_devices(study) if _ABSENT in note]
     notes += [note for note in note_contents(study.trace) if note.startswith(_DROPPED)]
     return " ".join(note.partition(". ")[0].rstrip(".") + "." for note in notes)
@@ -313,15 +308,9 @@ def fact_rows(study: Study, overhead_ps: float | None) -> list[Fact]:
         remark = f"batch size {count_text(summary.batch_size)}, at the step time of the headline"
         facts.append(Fact(THROUGHPUT, examples_text(rate), remark))
     if summary.warm_up.size and not summary.all_warm_up:
-        first = int(summary.warm_up[0])
-        facts.append(
-            Fact(
-                "warm-up",
-                duration_text(float(steps.duration_ps[summary.warm_up].sum())),
-                f"{len(summary.warm_up)} left out of averages; first step "
-                f"{duration_text(float(steps.duration_ps[first]))}",
-            )
-        )
+        count, warm_ps = len(summary.warm_up), steps.duration_ps[summary.warm_up]
+        remark = f"{count} left out of averages; first step {duration_text(float(warm_ps[0]))}"
+        facts.append(Fact("warm-up", duration_text(float(warm_ps.sum())), remark))
     facts.extend(_facts_between(study))
     facts.append(_cost_fact(study, overhead_ps))
     return facts
@@ -347,13 +336,9 @@ def _facts_between(study: Study) -> list[Fact]:
         cause = find_gap_cause(study, longest)
         if cause is not None:
             what += f": {duration_text(cause.wall_ps)} of it {cause.text}"
-        facts.append(
-            Fact(
-                "pauses",
-                duration_text(float(gaps.duration_ps[pauses].sum())),
-                f"{count_text(pauses.size)}, outside of the steps; the longest {took}, {where}{what}",
-            )
-        )
+        count = count_text(pauses.size)
+        remark = f"{count}, outside of the steps; the longest {took}, {where}{what}"
+        facts.append(Fact("pauses", duration_text(float(gaps.duration_ps[pauses].sum())), remark))
     return facts
 
 
@@ -366,9 +351,8 @@ def _time_facts(study: Study) -> list[Fact]:
     spread = f"middle half {range_text(duration_text(low), duration_text(high))}"
     facts = [Fact("step time, median", duration_text(summary.median_ps), spread)]
     if len(summary.counted) + len(summary.aside) >= _FEWEST_FOR_P95:
-        facts.append(
-            Fact("step time, p95", duration_text(summary.p95_ps), "19 of 20 steps are faster")
-        )
+        p95 = duration_text(summary.p95_ps)
+        facts.append(Fact("step time, p95", p95, "19 of 20 steps are faster"))
     facts.append(Fact("between steps", duration_text(summary.median_gap_ps), _gap_remark(study)))
     return facts
 
@@ -400,8 +384,8 @@ def _cost_fact(study: Study, overhead_ps: float | None) -> Fact:
         overhead_ps: Time spent starting the profiler and saving the trace; None for a saved trace.
     """
     program, times, tracing_cost = study.program, study.step_times, study.tracing_cost
-    what = "passes" if program.is_eager else "steps"
-    what = "calls of Session.run" if program.runs_sessions else what
+    passes = "passes" if program.is_eager else "steps"
+    what = "calls of Session.run" if program.runs_sessions else passes
     traced = f"{count_text(int(times.was_traced.sum()))} of {count_text(len(times))}"
     once = "" if overhead_ps is None else f"; starting and saving took {duration_text(overhead_ps)}"
     if program.is_eager and study.recording.closed_by is not None and times.first_ns is None:
@@ -412,22 +396,16 @@ def _cost_fact(study: Study, overhead_ps: float | None) -> Fact:
             why = "as fast as the untraced ones beside them"
         return Fact("steps traced", traced, f"{why}{once}")
     interval = longer_text(tracing_cost.low, tracing_cost.high)
-    return Fact(
-        "tracing cost",
-        longer_text(tracing_cost.fraction),
+    remark = (
         f"95 % interval {interval}; untraced {what} take {duration_text(tracing_cost.untraced_ps)}; "
-        f"{traced} traced{once}",
+        f"{traced} traced{once}"
     )
+    return Fact("tracing cost", longer_text(tracing_cost.fraction), remark)
 
 
 def share_rows(shares: Sequence[Share]) -> list[tuple[str, str, str, str]]:
     """One row per category: name, bar, mean per step, share."""
     return [
-        (
-            share.category,
-            bar_text(share.fraction),
-            duration_text(share.mean_ps),
-            percent_text(share.fraction),
-        )
-        for share in shares
+        (s.category, bar_text(s.fraction), duration_text(s.mean_ps), percent_text(s.fraction))
+        for s in shares
     ]

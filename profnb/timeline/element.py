@@ -48,9 +48,8 @@ _MOST_LANES_DRAWN = 12
 _LEVELS = " ▁▂▃▄▅▆▇█"
 _ARE_NUMBERS = (False, False, True, True, True)  # of the columns
 # Fonts that have both blocks and spaces, so that all are of one width.
-_STRIP = (
-    "letter-spacing:-1px;white-space:pre;font-family:'DejaVu Sans Mono',Menlo,Consolas,monospace"
-)
+_FONT = "font-family:'DejaVu Sans Mono',Menlo,Consolas,monospace"
+_STRIP = f"letter-spacing:-1px;white-space:pre;{_FONT}"
 _SCRIPTS = {
     "drawing": ("format.js", "look.js", "sorting.js", "ask.js"),
     "timeline/browser": [f"{part}.js" for part in _PARTS],
@@ -121,11 +120,9 @@ def build_timeline(
         return Timeline("The trace has no events", (), Markup(""), "The trace has no events", "")
     scene = Scene(study)
     still = still_picture(scene)
-    limits = (
-        (_PAGE_MARKS, _PAGE_DETAILS, _PAGE_BYTES)
-        if is_page
-        else (_NOTEBOOK_MARKS, _NOTEBOOK_DETAILS, _NOTEBOOK_BYTES)
-    )
+    limits = (_NOTEBOOK_MARKS, _NOTEBOOK_DETAILS, _NOTEBOOK_BYTES)
+    if is_page:
+        limits = (_PAGE_MARKS, _PAGE_DETAILS, _PAGE_BYTES)
     packed = fit_timeline(scene, *(limit // beside for limit in limits))
     first = packed
     if is_page and packed.marks > _FIRST_MARKS:
@@ -149,13 +146,12 @@ def build_timeline(
             f"Only {count_text(len(scene.lanes.lines))} lines are shown. {of}.events also has "
             f"{count_text(packed.left_out_events)} events on hidden lines."
         )
+    text = "\n\n".join([printable(headline), *remarks, still_text(still)])
     return Timeline(
         headline=headline,
         remarks=tuple(remarks),
         still=trace.sharing.html(still_html(still)),
-        text=for_terminal(
-            trace.sharing.text("\n\n".join([printable(headline), *remarks, still_text(still)]))
-        ),
+        text=for_terminal(trace.sharing.text(text)),
         data=b64encode(first.data).decode("ascii"),
         every="" if first is packed else b64encode(packed.data).decode("ascii"),
     )
@@ -199,16 +195,15 @@ class TimelinePair:
 
 def build_pair(first: Study, second: Study, labels: tuple[str, str]) -> TimelinePair:
     """Decide the timelines of two traces; together they take the room of one."""
-    sides = []
-    shared = [
-        study.trace.sharing.text(label)
-        for study, label in zip((first, second), labels, strict=True)
-    ]
-    for study, label in zip((first, second), shared, strict=True):
+
+    def side_of(study: Study, label: str) -> tuple[str, Timeline]:
+        label = study.trace.sharing.text(label)
         side, name = build_timeline(study, beside=2), printable(label)
         headline, text = f"{name}: {side.headline}", f"{name}: {side.text}"
-        sides.append(replace(side, headline=headline, text=text))
-    return TimelinePair((shared[0], shared[1]), (sides[0], sides[1]))
+        return label, replace(side, headline=headline, text=text)
+
+    (one, left), (two, right) = side_of(first, labels[0]), side_of(second, labels[1])
+    return TimelinePair((one, two), (left, right))
 
 
 def answer_question(scene: Scene, question: str) -> str:

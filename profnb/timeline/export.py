@@ -48,10 +48,8 @@ def export_chrome(trace: Trace, steps: Steps, target: Path) -> None:
     line = 0 if len(steps) and not steps.is_window else -1
     if line == 0 and steps.roots.size:
         line = int(np.bincount(trace.lines.of_event[steps.roots]).argmax())
-    labels = [
-        f"{phase} {number}"
-        for phase, number in zip(steps.phase[shown], steps.step_num[shown], strict=True)
-    ]
+    names = zip(steps.phase[shown], steps.step_num[shown], strict=True)
+    labels = [f"{phase} {number}" for phase, number in names]
     additions = Additions(
         launches=launches,
         kernels=kernels,

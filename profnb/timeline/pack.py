@@ -180,10 +180,9 @@ def pick_marks(
     rank = max(duration.size - most // 2, 0)
     resolution = max(int(np.partition(duration, rank)[rank]), 1)
     too_fine = 0
-    while marks is None:  # at the latest when everything in a lane is one block
-        marks = merge_events(trace, lanes, resolution, most, window_ps)
-        if marks is None:
-            too_fine, resolution = resolution, 2 * resolution
+    # At the latest when everything in a lane is one block there are few enough.
+    while (marks := merge_events(trace, lanes, resolution, most, window_ps)) is None:
+        too_fine, resolution = resolution, 2 * resolution
     for _ in range(_REFINEMENTS):
         middle = (too_fine + resolution) // 2
         finer = merge_events(trace, lanes, middle, most, window_ps)
@@ -242,11 +241,11 @@ class PackedTimeline:
 
 def event_details(scene: Scene, event: int) -> str:
     """Write the stats of an event as lines of ``name: value``, for a person to read."""
-    lines = []
-    for name, value in scene.study.trace.stats.of_event(event).items():
-        if name.startswith("_") or name in _INTERNAL or isinstance(value, bytes):
-            continue
-        lines.append(f"{name}: {value}"[:_LONGEST_DETAIL])
+    lines = [
+        f"{name}: {value}"[:_LONGEST_DETAIL]
+        for name, value in scene.study.trace.stats.of_event(event).items()
+        if not (name.startswith("_") or name in _INTERNAL or isinstance(value, bytes))
+    ]
     return "\n".join(lines)[: 4 * _LONGEST_DETAIL]
 
 
@@ -290,14 +289,11 @@ def _columns(
     delta = np.diff(begin, prepend=0)
     starts = first_mark[:-1][first_mark[:-1] < first_mark[1:]]
     delta[starts] = begin[starts]
-    is_block = marks.occurrences > 1
-    busy = np.where(is_block, np.maximum(marks.busy_ps // unit_ps, 1), 0)
-    self_ps = np.bincount(
-        marks.mark_of_event[marks.mark_of_event >= 0],
-        scene.study.self_ps[marks.mark_of_event >= 0],
-        len(marks),
-    )
-    children = (marks.busy_ps - self_ps.astype(np.int64)) // unit_ps
+    busy = np.where(marks.occurrences > 1, np.maximum(marks.busy_ps // unit_ps, 1), 0)
+    is_marked = marks.mark_of_event >= 0
+    of_marks, self_ps = marks.mark_of_event[is_marked], scene.study.self_ps[is_marked]
+    self_ps = np.bincount(of_marks, self_ps, len(marks)).astype(np.int64)
+    children = (marks.busy_ps - self_ps) // unit_ps
     names, name = np.unique(_name_rows(scene, marks), return_inverse=True)
     step = scene.study.groups.step[marks.event].astype(np.int64) + 1
     category = scene.study.categories[marks.event].astype(np.int64)
@@ -482,9 +478,7 @@ def fit_timeline(scene: Scene, most: int, most_details: int, most_bytes: int) ->
 
 def is_framework_frame(name: str) -> bool:
     """Tell whether an event is a Python frame of a framework or of Python's own library."""
-    if not name.startswith("$") and ".py(" not in name:
-        return False
-    match = _FRAME.match(name)
+    match = _FRAME.match(name) if name.startswith("$") or ".py(" in name else None
     if match is None:
         return False
     folders, file = match["folders"].strip("/").split("/"), match["file"]

@@ -91,19 +91,14 @@ def find_tracks(study: Study) -> list[Track]:
     """Devices' memory first, then buffers and queues, then other counters; up to 24."""
     allocators = sorted(study.memory.allocators, key=lambda a: not a.is_device)
     memory = sample_memory(study.trace, allocators)
-    queues = [
-        Counter(_QUEUE, queue.record.name, "", queue.time_ps, queue.held)
-        for queue in study.input.queues
-    ]
+    queues = [Counter(_QUEUE, q.record.name, "", q.time_ps, q.held) for q in study.input.queues]
     recorded = other_counters(study.trace, allocators)
     recorded.sort(key=lambda c: not c.series.startswith(("GPU", "TPU")))  # else as recorded
     counters = [*memory, *study.input.buffers, *queues, *recorded]
     counters = [counter for counter in counters if counter.name != _RESERVED]
     labels = [_label_of(counter) for counter in counters]
-    tracks = [
-        _track_of(counter, label if labels.count(label) == 1 else "")
-        for counter, label in zip(counters, labels, strict=True)
-    ]
+    unique = [label if labels.count(label) == 1 else "" for label in labels]
+    tracks = map(_track_of, counters, unique)
     return [track for track in tracks if len(track)][:_MOST_TRACKS]
 
 
@@ -139,9 +134,8 @@ def thin_track(track: Track, most: int, window_ps: tuple[int, int] | None = None
         ends = np.append(starts[1:], inside) - 1
         chosen = np.concatenate([starts, by_value[starts], by_value[ends], ends])
         rows = rows[np.unique(chosen)]
-    return replace(
-        track, time_ps=track.time_ps[rows], value=track.value[rows], left_out=inside - rows.size
-    )
+    time_ps, value = track.time_ps[rows], track.value[rows]
+    return replace(track, time_ps=time_ps, value=value, left_out=inside - rows.size)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from profnb.advice.proposals import Advice
 from profnb.capture.recording import Recording
@@ -29,13 +30,15 @@ from profnb.core.columns import Floats
 from profnb.core.errors import CaptureError
 from profnb.core.safe_files import folder_prefix
 from profnb.core.units import PS_PER_NS, bytes_text
-from profnb.edits.editing import Edit, join
 from profnb.history.keeping import keep_trials
 from profnb.history.lookup import find_spread
 from profnb.profile import Profile
 from profnb.steps.step_times import wall_step_times
 from profnb.subjects.study import Study
 from profnb.sweep import run_order
+
+if TYPE_CHECKING:
+    from profnb.edits.editing import Edit
 
 _ONE_BY_ONE = 0.7  # of the time, where the best together are tried too
 _MOST_FOLDER_BYTES = 1 << 28
@@ -72,7 +75,7 @@ class _Side:
 
 
 def try_edits(
-    edits: Sequence[Edit],
+    edits: "Sequence[Edit]",
     run_once: RunOnce,
     seconds: float,
     study: Study | None = None,
@@ -123,10 +126,8 @@ def try_edits(
     except KeyboardInterrupt:
         for side in sides:
             side.error = side.error or ("" if len(side.runs) > 1 else "It was interrupted.")
-    return [
-        _trial(edit, sides[0], side, study, spread)
-        for edit, side in zip(edits, sides[1:], strict=True)
-    ]
+    tried = zip(edits, sides[1:], strict=True)
+    return [_trial(edit, sides[0], side, study, spread) for edit, side in tried]
 
 
 def _is_known(one: Difference, rounds: int) -> bool:
@@ -134,13 +135,12 @@ def _is_known(one: Difference, rounds: int) -> bool:
 
     Nor would they where a run was ended before it had any step to compare.
     """
-    width = one.high - one.low
-    is_narrow = width < max(abs(1 - one.ratio) / 3, _NARROW)
+    is_narrow = one.high - one.low < max(abs(1 - one.ratio) / 3, _NARROW)
     return math.isnan(one.ratio) or (rounds >= _LEAST_ROUNDS and is_narrow)
 
 
 def _trial(
-    edit: Edit, before: _Side, after: _Side, study: Study | None, spread: Spread | None
+    edit: "Edit", before: _Side, after: _Side, study: Study | None, spread: Spread | None
 ) -> Trial:
     row = Trial(edit.rule, edit.change, edit.alters, edit.diff, edit.sources)
     if before.error:
@@ -219,8 +219,8 @@ def with_promise(trials: Sequence[Trial], advice: Sequence[Advice]) -> list[Tria
 
 
 def try_in_order(
-    edits: Sequence[Edit],
-    join: Callable[[Sequence[Edit]], Edit | None],
+    edits: "Sequence[Edit]",
+    join: "Callable[[Sequence[Edit]], Edit | None]",
     run_once: RunOnce,
     seconds: float,
     *,
@@ -244,9 +244,8 @@ def try_in_order(
     share = _ONE_BY_ONE if len(edits) > 1 else 1.0
     meant = {edit.rule for edit in edits if edit.is_as_advised}
     promised = [one for one in advice if one.rule in meant]
-    trials = with_promise(
-        try_edits(edits, run_once, share * seconds, study, spread, tell), promised
-    )
+    trials = try_edits(edits, run_once, share * seconds, study, spread, tell)
+    trials = with_promise(trials, promised)
     best = [edit for edit, trial in zip(edits, trials, strict=True) if trial.is_faster]
     joined = join(best) if len(best) > 1 else None
     if joined is not None and not any("interrupted" in trial.error for trial in trials):
@@ -256,20 +255,24 @@ def try_in_order(
 
 def try_for(
     profile: Profile,
-    edits: Sequence[Edit],
+    edits: "Sequence[Edit]",
     sources: Mapping[str, str],
     run_once: RunOnce,
     seconds: float,
     tell: Callable[[str], None],
 ) -> list[Trial]:
     """Try edits of the sources that a profile is of, and keep what came of it in the history."""
+    from profnb.edits.editing import join
+
+    study, spread = profile.study if profile.has_trace else None, find_spread(profile)
+    joined = partial(join, sources=sources)
     trials = try_in_order(
         edits,
-        partial(join, sources=sources),
+        joined,
         run_once,
         seconds,
-        study=profile.study if profile.has_trace else None,
-        spread=find_spread(profile),
+        study=study,
+        spread=spread,
         advice=profile.advice,
         tell=tell,
     )
@@ -277,7 +280,7 @@ def try_for(
     return trials
 
 
-def declined(reason: str, edit: Edit | None = None) -> Trial:
+def declined(reason: str, edit: "Edit | None" = None) -> Trial:
     """A trial that was not made, and why."""
     if edit is None:
         return Trial("", "nothing was tried", "nothing", "", error=reason)
@@ -291,12 +294,8 @@ def working_elsewhere(needed: Sequence[Path]) -> Iterator[Path]:
     Raises:
         CaptureError: That is too large to copy.
     """
-    size = sum(
-        file.stat().st_size
-        for path in needed
-        for file in (path, *path.rglob("*"))
-        if file.is_file()
-    )
+    files = [file for path in needed for file in (path, *path.rglob("*")) if file.is_file()]
+    size = sum(file.stat().st_size for file in files)
     if size > _MOST_FOLDER_BYTES:
         raise CaptureError(
             f"The code writes files, and reads {bytes_text(size)} of its folder: too much to copy. Move the "
@@ -305,10 +304,8 @@ def working_elsewhere(needed: Sequence[Path]) -> Iterator[Path]:
     before = Path.cwd()
     with tempfile.TemporaryDirectory(prefix=folder_prefix(), ignore_cleanup_errors=True) as name:
         for path in needed:
-            if path.is_dir():
-                shutil.copytree(path, Path(name) / path.name, symlinks=True)
-            else:
-                shutil.copy2(path, Path(name) / path.name)
+            copy = partial(shutil.copytree, symlinks=True) if path.is_dir() else shutil.copy2
+            copy(path, Path(name) / path.name)
         os.chdir(name)
         try:
             yield Path(name)

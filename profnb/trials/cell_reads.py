@@ -13,31 +13,25 @@ from profnb.core.errors import CaptureError
 from profnb.core.parsing import warned_before
 
 _HARMLESS_MAGICS = ("matplotlib", "config", "time")
-_OUTSIDE: tuple[tuple[frozenset[str], str], ...] = (
-    (
-        frozenset(
-            ("requests", "urllib", "urlopen", "urlretrieve", "httpx", "aiohttp", "socket", "wandb", "mlflow",
-             "comet_ml", "boto3", "smtplib", "paramiko", "push_to_hub")
-        ),
-        "uses the network",
-    ),
-    (
-        frozenset(("subprocess", "Popen", "popen", "system", "getoutput", "multiprocessing", "fork")),
-        "starts other processes",
-    ),
-    (frozenset(("ipywidgets", "interact", "interactive", "widgets")), "shows widgets"),
-    (frozenset(("unlink", "rmtree", "rmdir", "removedirs")), "removes files"),
-)  # fmt: skip
-_WRITES = frozenset(
-    ("save", "save_weights", "savez", "savez_compressed", "savefig", "savetxt", "tofile", "to_csv",
-     "to_parquet", "to_pickle", "to_json", "dump", "write_text", "write_bytes", "mkdir", "makedirs", "export",
-     "ModelCheckpoint", "TensorBoard", "CSVLogger", "BackupAndRestore", "create_file_writer", "SummaryWriter",
-     "TFRecordWriter", "CheckpointManager", "snapshot")
-)  # fmt: skip
-_MODES = frozenset(f"{kind}{more}" for kind in "wax" for more in ("", "b", "t", "+", "b+")) | {
-    "r+",
-    "r+b",
-}
+_OUTSIDE = {
+    "uses the network": {
+        "requests", "urllib", "urlopen", "urlretrieve", "httpx", "aiohttp", "socket", "wandb", "mlflow",
+        "comet_ml", "boto3", "smtplib", "paramiko", "push_to_hub",
+    },
+    "starts other processes": {
+        "subprocess", "Popen", "popen", "system", "getoutput", "multiprocessing", "fork",
+    },
+    "shows widgets": {"ipywidgets", "interact", "interactive", "widgets"},
+    "removes files": {"unlink", "rmtree", "rmdir", "removedirs"},
+}  # fmt: skip
+_WRITES = {
+    "save", "save_weights", "savez", "savez_compressed", "savefig", "savetxt", "tofile", "to_csv",
+    "to_parquet", "to_pickle", "to_json", "dump", "write_text", "write_bytes", "mkdir", "makedirs", "export",
+    "ModelCheckpoint", "TensorBoard", "CSVLogger", "BackupAndRestore", "create_file_writer", "SummaryWriter",
+    "TFRecordWriter", "CheckpointManager", "snapshot",
+}  # fmt: skip
+_MODES = {f"{kind}{more}" for kind in "wax" for more in ("", "b", "t", "+", "b+")} | {"r+", "r+b"}
+_RUN_MAGIC = ("run_line_magic", "run_cell_magic")
 _DEVICES = ("/device:", "/job:", "/cpu:", "/gpu:", "/CPU:", "/GPU:")
 
 
@@ -54,10 +48,6 @@ def names_read_first(tree: ast.Module, namespace: Mapping[str, Any]) -> dict[str
     return {name: namespace[name] for name in sorted(read) if name in namespace}
 
 
-def _is_read(name: ast.Name, statement: ast.stmt) -> bool:
-    return not isinstance(name.ctx, ast.Store) or isinstance(statement, ast.AugAssign)
-
-
 def names_bound_by(statement: ast.stmt) -> set[str]:
     """The names that a statement surely gives a value."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -69,14 +59,8 @@ def names_bound_by(statement: ast.stmt) -> set[str]:
         targets = statement.targets
     elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
         targets = [statement.target]
-    return {
-        one.id
-        for target in targets
-        for one in (
-            [target, *target.elts] if isinstance(target, ast.Tuple | ast.List) else [target]
-        )
-        if isinstance(one, ast.Name)
-    }
+    parts = [part for target in targets for part in getattr(target, "elts", [target])]
+    return {part.id for part in parts if isinstance(part, ast.Name)}
 
 
 class CodeReads:
@@ -122,7 +106,7 @@ class CodeReads:
 
     def refusals(self) -> Iterator[str]:
         """Give reasons, as far as names tell, why the cell may change what nobody can put back."""
-        for words, reason in _OUTSIDE:
+        for reason, words in _OUTSIDE.items():
             if used := sorted(words & (self._names | self._packages)):
                 yield f"The cell {reason} (`{used[0]}`)."
         for call in (node for node in ast.walk(self._tree) if isinstance(node, ast.Call)):
@@ -130,18 +114,12 @@ class CodeReads:
             function = call.func
             if isinstance(function, ast.Name) and function.id == "input":
                 yield "The cell asks for input."
-            is_magic = isinstance(function, ast.Attribute) and function.attr in (
-                "run_line_magic",
-                "run_cell_magic",
-            )
+            is_magic = isinstance(function, ast.Attribute) and function.attr in _RUN_MAGIC
             if is_magic and words_of_call and words_of_call[0] not in _HARMLESS_MAGICS:
                 yield f"The cell uses the magic `%{words_of_call[0]}`."
         for text in self.places or ():
-            if (
-                "://" in text
-                or text.startswith("~")
-                or (Path(text).is_absolute() and not text.startswith(_DEVICES))
-            ):
+            is_outside = Path(text).is_absolute() and not text.startswith(_DEVICES)
+            if is_outside or "://" in text or text.startswith("~"):
                 yield f"The cell may write to `{text[:80]}`, which is outside the working folder."
 
 
@@ -165,9 +143,8 @@ def _constants(code: CodeType) -> Iterator[Any]:
 
 def existing_places(texts: Collection[str], folder: Path) -> list[Path]:
     """Choose those that name files or folders below a folder, the first part of each relative path."""
-    parts = {
-        Path(text).parts[0] for text in texts if Path(text).parts and not Path(text).is_absolute()
-    }
+    paths = [path for path in map(Path, texts) if path.parts and not path.is_absolute()]
+    parts = {path.parts[0] for path in paths}
     return [folder / part for part in sorted(parts - {".", ".."}) if (folder / part).exists()]
 
 
@@ -180,12 +157,9 @@ def changed_statements(before: str, after: str) -> list[ast.stmt]:
 def made_by(statement: ast.stmt) -> set[str]:
     """The names that a statement defines: also the state of a model that it compiles, as "model.compile"."""
     call = statement.value if isinstance(statement, ast.Expr) else None
-    if (
-        isinstance(call, ast.Call)
-        and isinstance(call.func, ast.Attribute)
-        and call.func.attr == "compile"
-    ):
-        return {ast.unparse(call.func)}
+    function = call.func if isinstance(call, ast.Call) else None
+    if isinstance(function, ast.Attribute) and function.attr == "compile":
+        return {ast.unparse(function)}
     return names_bound_by(statement)
 
 
@@ -217,11 +191,10 @@ def statements_to_repeat(
             wanted |= names_read_by_statement(one)
     remade: set[str] = set()
     for one in statements:
-        made, is_function = made_by(one), isinstance(one, ast.FunctionDef | ast.ClassDef)
-        if made & changing or (
-            made & wanted and names_read_by_statement(one) & changing and not is_function
-        ):
-            if not is_function and made & names_read_by_statement(one) - remade:
+        made, read = made_by(one), names_read_by_statement(one)
+        is_function = isinstance(one, ast.FunctionDef | ast.ClassDef)
+        if made & changing or (made & wanted and read & changing and not is_function):
+            if not is_function and made & read - remade:
                 raise CaptureError(
                     f"An earlier cell updates `{min(made)}` (as in x = x + 1). Define it in this cell."
                 )
@@ -233,7 +206,8 @@ def statements_to_repeat(
 def names_read_by_statement(statement: ast.stmt) -> set[str]:
     """The names that a statement reads, in functions too."""
     named = (node for node in ast.walk(statement) if isinstance(node, ast.Name))
-    return {node.id for node in named if _is_read(node, statement)}
+    is_update = isinstance(statement, ast.AugAssign)
+    return {node.id for node in named if is_update or not isinstance(node.ctx, ast.Store)}
 
 
 def only_lines(text: str, statements: Collection[ast.stmt]) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapp
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from profnb.capture.hooks import replace_attribute
 from profnb.capture.seams import FIGURES
@@ -23,10 +23,12 @@ from profnb.capture.source.user_code import is_user_file
 from profnb.core.errors import CaptureError
 from profnb.core.options import CaptureOptions
 from profnb.core.parsing import parse_again
-from profnb.edits.editing import Edit
 from profnb.forecast.kept_state import KeptState, restore_names, shuffles_by_seed
 from profnb.trials import cell_reads
 from profnb.trials.alternating import TrialRun, cut_after, working_elsewhere
+
+if TYPE_CHECKING:
+    from profnb.edits.editing import Edit
 
 _LONGEST_REASON = 200
 
@@ -105,7 +107,7 @@ class CellAgain:
         self._end = KeptState({}, only=self._start)
         self._end_names = restore_names(self._code.namespace)
 
-    def refuse_edit(self, edit: Edit) -> str:
+    def refuse_edit(self, edit: "Edit") -> str:
         """Say why an edit cannot be tried; else make ready for it and return ""."""
         if not edit.sources.keys() <= self.sources.keys():
             return "The edit is of a file that is no cell of the notebook."
@@ -132,9 +134,8 @@ class CellAgain:
         with ExitStack() as stack:
             figures = FIGURES.owner()
             if figures is not None:
-                stack.enter_context(
-                    replace_attribute(figures, FIGURES.attributes[0], OrderedDict())
-                )
+                name = FIGURES.attributes[0]
+                stack.enter_context(replace_attribute(figures, name, OrderedDict()))
             try:
                 yield
             finally:
@@ -199,8 +200,8 @@ def _earlier_cells(name: str, needed: Collection[str]) -> dict[str, str]:
     for file in list(linecache.cache):
         if file != name and is_user_file(file) and (file.startswith("<") or "ipykernel" in file):
             with suppress(SyntaxError, ValueError):
-                body = parse_again("".join(linecache.getlines(file))).body
-                statements += [(file, one) for one in body]
+                tree = parse_again("".join(linecache.getlines(file)))
+                statements += [(file, one) for one in tree.body]
     wanted, files = set(needed), set()
     for file, one in reversed(statements):
         made = cell_reads.made_by(one)

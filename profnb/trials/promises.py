@@ -1,7 +1,6 @@
 """Trials that were kept, summed up by rule: what advice promised, beside what was measured."""
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from profnb.compare.speedup import Difference
@@ -11,6 +10,7 @@ from profnb.core.units import count_text, percent_text
 if TYPE_CHECKING:
     import pandas as pd
 
+_COUNTED = ("trials", "faster", "inside", "near")
 _NO_TRIALS = "No trial has been kept yet. `%%tfprofile --try` over a cell makes some."
 
 
@@ -33,7 +33,7 @@ def summarize_gains(kept: "pd.DataFrame") -> "pd.DataFrame":
         & (rows["interval_high"] >= rows["promised_low"]),
         trials=1,
     )
-    sums = dict.fromkeys(("trials", "faster", "inside", "near"), "sum")
+    sums = dict.fromkeys(_COUNTED, "sum")
     medians = dict.fromkeys(("promised_low", "promised_high", "ratio"), "median")
     gains = rows.groupby("rule", as_index=False).agg(sums | medians)
     return gains.sort_values(["trials", "rule"], ascending=[False, True], ignore_index=True)
@@ -43,26 +43,18 @@ def gains_text(gains: "pd.DataFrame") -> str:
     """Write what was summed up as a sentence and a table."""
     if not len(gains):
         return _NO_TRIALS
-    shown = gains[["rule", "trials", "faster", "inside", "near"]].copy()
-    shown.insert(2, "promised", [_trial(*row).promise_words() for row in _numbers(gains)])
-    shown.insert(
-        3, "measured", [_trial(*row).difference.speed_words()[0] for row in _numbers(gains)]
-    )
-    trials, faster, inside, near = (
-        int(gains[name].sum()) for name in ("trials", "faster", "inside", "near")
-    )
+    shown = gains[["rule", *_COUNTED]].copy()
+    medians = gains[["promised_low", "promised_high", "ratio"]].itertuples(index=False, name=None)
+    typical = [_trial(*row) for row in medians]
+    shown.insert(2, "promised", [one.promise_words() for one in typical])
+    shown.insert(3, "measured", [one.difference.speed_words()[0] for one in typical])
+    trials, faster, inside, near = (int(gains[name].sum()) for name in _COUNTED)
     said = (
         f"In {count_text(inside)} of {count_text(trials)} trials ({percent_text(inside / trials)}) the "
         f"measured change lay within the promise; with its interval in {count_text(near)}. "
         f"{count_text(faster)} edits were faster for sure."
     )
     return f"{said}\n\n{shown.to_string(index=False)}"
-
-
-def _numbers(gains: "pd.DataFrame") -> list[Sequence[float]]:
-    return list(
-        gains[["promised_low", "promised_high", "ratio"]].itertuples(index=False, name=None)
-    )
 
 
 def _trial(low: float, high: float, ratio: float) -> Trial:

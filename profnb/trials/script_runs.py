@@ -55,18 +55,28 @@ def try_script(
     file = str(Path.cwd() / words[0])
     text = Path(file).read_text(encoding="utf-8")
     reads = CodeReads(parse_again(text))
-    refusal = "" if anyway else next(reads.refusals(), "")
-    if refusal:
+    if refusal := "" if anyway else next(reads.refusals(), ""):
         return [declined(refusal.replace("The cell", "The script"))]
     sources = {file: text}
     if edits is None:
         edits = find_edits(profile.advice, sources, names or {})
     if not edits:
-        return [
-            declined("No advice has a safe edit for this script. Edit by hand, then profile again.")
-        ]
+        none = "No advice has a safe edit for this script. Edit by hand, then profile again."
+        return [declined(none)]
     needed = None if reads.places is None else existing_places(reads.places, Path.cwd())
-    run_once = partial(_run_once, file, words, text, needed, profile)
+
+    def run_once(changed: Mapping[str, str], limit_s: float) -> TrialRun:
+        """Run it in a process of its own; where it writes files, in a temporary folder with what it needs."""
+        given = file, list(words), changed.get(file, text), limit_s
+        body = f"from profnb.trials.script_runs import run_here\nrun_here(globals(), *{given!r})"
+        with ExitStack() as stack:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=folder_prefix()))
+            if needed is not None:
+                stack.enter_context(working_elsewhere(needed))
+            run_fresh(body, {}, Path(folder), profile.options, traces=False)
+            recording = read_recordings(Path(folder) / UNTRACED)[1][0]
+        return TrialRun(recording, is_cut=recording.wall_ns >= limit_s * NS_PER_S)
+
     return try_for(profile, edits[:count], sources, run_once, seconds, tell)
 
 
@@ -84,35 +94,9 @@ def try_in_terminal(
             names=names,
             tell=partial(now.__setitem__, 0),
         )
-        profile.try_advice(
-            arguments.tries, seconds=arguments.try_seconds, anyway=arguments.try_anyway
-        )
+        seconds, anyway = arguments.try_seconds, arguments.try_anyway
+        profile.try_advice(arguments.tries, seconds=seconds, anyway=anyway)
     return trials_text(profile.tried)
-
-
-def _run_once(
-    file: str,
-    words: Sequence[str],
-    text: str,
-    needed: Sequence[Path] | None,
-    profile: Profile,
-    changed: Mapping[str, str],
-    seconds: float,
-) -> TrialRun:
-    """Run a script in a process of its own; where it writes files, in a temporary folder with what it needs.
-
-    Raises:
-        CaptureError: It failed; the message has its error.
-    """
-    given = file, list(words), changed.get(file, text), seconds
-    body = f"from profnb.trials.script_runs import run_here\nrun_here(globals(), *{given!r})"
-    with ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=folder_prefix()))
-        if needed is not None:
-            stack.enter_context(working_elsewhere(needed))
-        run_fresh(body, {}, Path(folder), profile.options, traces=False)
-        recording = read_recordings(Path(folder) / UNTRACED)[1][0]
-    return TrialRun(recording, is_cut=recording.wall_ns >= seconds * NS_PER_S)
 
 
 def run_here(
