@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -132,7 +132,7 @@ def padded(data: LiteData, batch: int) -> LiteData:
     return LiteData(tuple(x[rows] for x in data.inputs), data.names, None, data.note)
 
 
-def write_examples(path: Path, inputs: Any) -> str:
+def write_examples(path: Path | str, inputs: Iterable[Any]) -> str:
     """Write arrays where a process of ours reads them; the path as text."""
     arrays: dict[str, Any] = {f"x{at}": np.asarray(array) for at, array in enumerate(inputs)}
     np.savez(path, **arrays)

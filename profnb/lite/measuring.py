@@ -94,14 +94,11 @@ def measure_models(
 
 def _sources(model: Any, folder: Path) -> list[tuple[str, Any]]:
     """List what was given, under names: Keras models, paths of SavedModels, and files that are converted."""
-    if isinstance(model, Mapping):
-        if not model:
-            raise ValueError(
-                "There is no model: give a Keras model, a SavedModel or a .tflite file."
-            )
-        return [_source(one, folder, str(name)) for name, one in model.items()]
+    if isinstance(model, Mapping) and not model:
+        raise ValueError("There is no model: give a Keras model, a SavedModel or a .tflite file.")
     models = model if isinstance(model, list | tuple) else [model]
-    return [_source(one, folder, "") for one in models]
+    named = model.items() if isinstance(model, Mapping) else [("", one) for one in models]
+    return [_source(one, folder, str(name)) for name, one in named]
 
 
 def _source(model: Any, folder: Path, name: str) -> tuple[str, Any]:
@@ -266,10 +263,9 @@ class _Measuring:
             f"All models were timed by turns in {rounds} rounds, each with {burst} runs after an untimed "
             "run. No profiler ran." + ("" if is_compiled else " Times are of Interpreter.invoke.")
         )
-        timed = [replace(one, round_ps=tuple(times[one.name])) for one in rows]
         if side is not None:
-            timed.insert(0, LiteModel(KERAS, KERAS, round_ps=tuple(times[KERAS])))
-        return timed
+            rows.insert(0, LiteModel(KERAS, KERAS))
+        return [replace(one, round_ps=tuple(times[one.name])) for one in rows]
 
     def _judge(
         self,
