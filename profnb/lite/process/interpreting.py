@@ -295,7 +295,7 @@ def main() -> int:
             ask = json.loads(line)
             answer = getattr(server, ask["do"])(ask)
         except (
-            RuntimeError, ValueError, TypeError, OSError, ImportError, MemoryError, KeyError,
+            RuntimeError, ValueError, TypeError, OSError, ImportError, MemoryError, KeyError, AttributeError,
         ) as error:  # fmt: skip
             answer = {"error": str(error) or type(error).__name__}
         answers.write(json.dumps(answer) + "\n")
