@@ -179,11 +179,8 @@ class TorchScopes:
         """Mark the scopes of Keras' layers, losses and optimizers, and its metrics, inside the block."""
         entered = keras.watch(seams.KERAS_SCOPE, after=self._scope_entered)
         left = keras.watch(seams.KERAS_SCOPE_EXIT, before=self._left)
-        with (
-            entered,
-            left,
-            keras.watch(seams.KERAS_METRICS, before=self._metrics_begin, after=self._left),
-        ):
+        metrics = keras.watch(seams.KERAS_METRICS, before=self._metrics_begin, after=self._left)
+        with entered, left, metrics:
             yield
 
     def _is_marking(self) -> bool:
@@ -277,10 +274,8 @@ class TorchScopes:
 @contextmanager
 def unseen_by_torch_compile() -> Iterator[None]:
     """Put all hooks aside whenever ``torch.compile`` compiles, inside the block."""
-    callbacks, skip = (
-        [seam.find() for seam in seams.TORCH_COMPILE_CALLBACKS],
-        seams.TORCH_SKIPS.find(),
-    )
+    callbacks = [seam.find() for seam in seams.TORCH_COMPILE_CALLBACKS]
+    skip = seams.TORCH_SKIPS.find()
     if skip is not None:
         _skip_profnb(skip)
     with ExitStack() as stack:
