@@ -215,9 +215,8 @@ def _mark_beside_device(
     trace: Trace, device: int | None, parent: Int32s, function_runs: FunctionRuns, activity: Int8s
 ) -> None:
     """Charge the host's launches by what they launch, its own ops to it, and the device's work to that."""
-    activity[trace.select_names(trace_names.is_host_collective) & (activity == DISPATCH)] = (
-        EXCHANGING
-    )
+    exchanges = trace.select_names(trace_names.is_host_collective) & (activity == DISPATCH)
+    activity[exchanges] = EXCHANGING
     _mark_tracing(trace, parent, activity)
     on_device = trace.lines.events_of(trace.is_device_line)
     of_direction = [_COPY_ACTIVITIES.get(direction, DEVICE_COMPUTE) for direction in DIRECTIONS]

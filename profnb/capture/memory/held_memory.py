@@ -165,14 +165,10 @@ def _torch_claims(
     """
     inner = {id(part) for module in modules for part in module.children()}
     roots = [module for module in modules if id(module) not in inner]
-    named = (
-        (type(root).__name__, name, weight)
-        for root in roots
-        for name, weight in (*root.named_parameters(), *root.named_buffers())
-    )
-    for root_name, name, weight in named:
-        layer = "/".join([root_name, *name.split(".")[:-1]])
-        yield WEIGHTS, layers.setdefault(id(weight), layer), weight
+    for root in roots:
+        for name, weight in (*root.named_parameters(), *root.named_buffers()):
+            layer = "/".join([type(root).__name__, *name.split(".")[:-1]])
+            yield WEIGHTS, layers.setdefault(id(weight), layer), weight
     for tensor in tensors:
         if tensor.is_leaf and tensor.grad is not None:
             yield GRADIENTS, layers.get(id(tensor), ""), tensor.grad

@@ -131,11 +131,8 @@ class TorchLoops:
             self._recorder.events.marker_ended(mark, failed=kind is not None)
 
 
-class _Turn:
-    """One call of an outermost layer."""
-
-    def __init__(self) -> None:
-        self.calls: dict[int, int] = {}  # by id of the module
+class _Turn(dict[int, int]):
+    """One call of an outermost layer: how often each module was called in it, by the module's id."""
 
 
 class _Root:
@@ -213,8 +210,7 @@ class TorchScopes:
             return
         if not self._open:
             self._turn = _Turn()
-        calls = self._turn.calls
-        calls[id(module)] = calls.get(id(module), 0) + 1
+        self._turn[id(module)] = self._turn.get(id(module), 0) + 1
         root = self._roots.get(id(self._open[0][0])) if self._open else None
         path = None if root is None else root.paths.get(id(module))
         if path is None and self._open:
@@ -244,7 +240,7 @@ class TorchScopes:
         if root.is_described or module is None or root.path.startswith("loss/"):
             return
         root.is_described = True
-        facts = describe_module(module, root.path, self._turn.calls)
+        facts = describe_module(module, root.path, self._turn)
         if facts is not None:
             self._models.add(facts)
 

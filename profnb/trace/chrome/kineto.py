@@ -144,12 +144,10 @@ def memory_records(raw: RawEvents) -> Iterator[tuple[str, Int64s, Int64s, Int64s
     if not events.size:
         return
     stats, rows = raw.stats_of(events), np.arange(events.size)
+    wanted = {"Device Id": -1, "Device Type": 0, "Bytes": 0, "Total Allocated": -1}
     device, kind, change, total = (
-        stats.integers(name).of(rows, missing)
-        for name, missing in (
-            ("Device Id", -1), ("Device Type", 0), ("Bytes", 0), ("Total Allocated", -1)
-        )
-    )  # fmt: skip
+        stats.integers(name).of(rows, missing) for name, missing in wanted.items()
+    )
     for device_type, device_id in sorted(set(zip(kind.tolist(), device.tolist(), strict=True))):
         there = (kind == device_type) & (device == device_id)
         has_total = (total[there] >= 0).all()
@@ -192,13 +190,9 @@ def place_in_job(header: Mapping[str, Any]) -> tuple[int, int, int]:
     rank, ranks, groups = job.get("rank"), job.get("world_size"), job.get("pg_config")
     rank = rank if isinstance(rank, int) and 0 <= rank < _MOST_RANKS else -1
     ranks = ranks if isinstance(ranks, int) and rank < ranks <= _MOST_RANKS else 0
-    sets = {
-        str(members)
-        for group in (groups if isinstance(groups, list) else ())
-        if isinstance(group, dict)
-        and isinstance(members := group.get("ranks"), list)
-        and members[1:]
-    }
+    listed = [one for one in groups if isinstance(one, dict)] if isinstance(groups, list) else []
+    members = (group.get("ranks") for group in listed)
+    sets = {str(of_group) for of_group in members if isinstance(of_group, list) and of_group[1:]}
     return rank, ranks, len(sets)
 
 
