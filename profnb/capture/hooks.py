@@ -415,8 +415,8 @@ class Library:
         if self.take(seam) is None:
             return nullcontext()
         owner, thread = seam.owner(self.root(seam)), 0 if on_any_thread else self.thread
-        told: Any = {"hook_failed": self.hook_failed, "thread": thread, **hooks}
-        return self._entered(watch(owner, seam.attributes[0], **told))
+        settings: Any = {"hook_failed": self.hook_failed, "thread": thread, **hooks}
+        return self._entered(watch(owner, seam.attributes[0], **settings))
 
     @contextmanager
     def watch_everywhere(self, seam: Seam, function: Any, **hooks: Hook) -> Iterator[None]:

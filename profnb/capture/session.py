@@ -357,8 +357,8 @@ class Capture:
             return
         self._watch(tapes.watch_turns(tensorflow))
         self._watch(tapes.watch_gradients(tensorflow), in_window=True)
-        told = tensorflow.watch(seams.TRACE_METADATA, before=events.metadata_set)
-        self._watch(told, in_window=True)
+        metadata = tensorflow.watch(seams.TRACE_METADATA, before=events.metadata_set)
+        self._watch(metadata, in_window=True)
         self.source.trace_type = tensorflow.take(seams.TRACE)
         network = watch_network_files(self.recording.network_files, self._window.is_open)
         self._watch(network, in_window=True)

@@ -30,9 +30,9 @@ from profnb.capture.seams import FREEZE
 from profnb.core.errors import CaptureError
 from profnb.core.safe_files import read_whole
 from profnb.core.units import PS_PER_S
-from profnb.lite.lite_data import match_inputs, write_examples
+from profnb.lite.lite_data import match_inputs
 from profnb.lite.process.interpreters import own_environment, why_it_ended
-from profnb.lite.process.interpreting import median_seconds
+from profnb.lite.process.interpreting import median_seconds, write_examples
 
 _OPEN_BATCH = re.compile(r"element_shape to be static|requires element_shape")
 _LOOPS = {"LSTM", "GRU", "SimpleRNN", "RNN", "Bidirectional"}

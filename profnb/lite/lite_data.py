@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -130,19 +130,6 @@ def padded(data: LiteData, batch: int) -> LiteData:
         return data
     rows = np.minimum(np.arange(batch), len(data) - 1)
     return LiteData(tuple(x[rows] for x in data.inputs), data.names, None, data.note)
-
-
-def write_examples(path: Path | str, inputs: Iterable[Any]) -> str:
-    """Write arrays where a process of ours reads them; the path as text."""
-    arrays: dict[str, Any] = {f"x{at}": np.asarray(array) for at, array in enumerate(inputs)}
-    np.savez(path, **arrays)
-    return str(path)
-
-
-def read_arrays(path: str) -> list[Any]:
-    """Read what ``write_examples`` or a process of ours wrote."""
-    with np.load(path, allow_pickle=False) as file:
-        return [file[f"x{at}"] for at in range(len(file.files))]
 
 
 def _read_file(path: Path) -> LiteData:

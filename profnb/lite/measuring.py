@@ -24,6 +24,7 @@ from profnb.lite.advice import advise_lite
 from profnb.lite.findings import KERAS, LiteFindings, LiteModel, judge_outputs
 from profnb.lite.op_study import OpStudy
 from profnb.lite.process import interpreters
+from profnb.lite.process.interpreting import read_arrays
 
 _MOST_CALIBRATED = 100
 _BURST, _SLOW_BURST, _SLOW_SECONDS = 5, 2, 0.05
@@ -299,7 +300,7 @@ class _Measuring:
                 if path not in by_file:  # threads do not change what comes out
                     target = str(bench.folder / "outputs.npz")
                     process.ask("outputs", id=one.name, source=source, target=target)
-                    by_file[path] = lite_data.read_arrays(target)
+                    by_file[path] = read_arrays(target)
                 outputs_by_model[one.name] = by_file[path]
         labels = None if given.labels is None else given.labels[:count]
         metric, figures = judge_outputs(outputs_by_model, labels, KERAS)

@@ -170,8 +170,8 @@ def _with_process(shortage: MemoryShortage) -> MemoryShortage:
     """Add what the process has and may have, where the CPU's memory ran out."""
     if shortage.device != CPU:
         return shortage
-    pool, told = process_pool(), ("in_use_bytes", "limit_bytes", "limit_of")
-    return replace(shortage, **{name: getattr(pool, name) for name in told})
+    pool, names = process_pool(), ("in_use_bytes", "limit_bytes", "limit_of")
+    return replace(shortage, **{name: getattr(pool, name) for name in names})
 
 
 def _users_line(error: BaseException) -> str:

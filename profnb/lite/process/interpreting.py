@@ -13,7 +13,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -21,8 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-from profnb.lite.lite_data import read_arrays, write_examples
 
 _WARM_UP = 10
 _LARGEST_TENSOR = 1 << 24  # elements: what is shown of a layer has to fit
@@ -262,6 +260,19 @@ class _Server:
         details = model.interpreter.get_signature_runner().get_input_details()
         names = {name: values[one["index"]] for name, one in details.items()}
         return profile_ops(model.path, model.threads, names, ask["runs"])
+
+
+def write_examples(path: Path | str, inputs: Iterable[Any]) -> str:
+    """Write arrays where a process of ours reads them; the path as text."""
+    arrays: dict[str, Any] = {f"x{at}": np.asarray(array) for at, array in enumerate(inputs)}
+    np.savez(path, **arrays)
+    return str(path)
+
+
+def read_arrays(path: str) -> list[Any]:
+    """Read what ``write_examples`` or a process of ours wrote."""
+    with np.load(path, allow_pickle=False) as file:
+        return [file[f"x{at}"] for at in range(len(file.files))]
 
 
 def median_seconds(run: Callable[[], object], burst: int) -> float:
