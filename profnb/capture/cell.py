@@ -61,10 +61,8 @@ def make_transformer(
         shell = "get_ipython()"
         getter = (namespace or {}).get("get_ipython")
         module = str(getattr(getter, "__module__", ""))
-        is_ipythons = getattr(getter, "__name__", "") == "get_ipython" and module.startswith(
-            "IPython."
-        )
-        if getter is not None and not is_ipythons:
+        is_named_so = getattr(getter, "__name__", "") == "get_ipython"
+        if getter is not None and not (is_named_so and module.startswith("IPython.")):
             shell = f"__import__('IPython').{shell}"
         begin = f"{shell}.run_line_magic('_{match.group(1)}_begin', {arguments!r})\n"
         if written is not None:
@@ -109,11 +107,8 @@ def can_transform(shell: Any) -> bool:
     Where it cannot, the magics run the cell themselves.
     """
     events = seams.EVENTS.of(shell)
-    return None not in (
-        seams.TRANSFORMERS.of(shell),
-        seams.REGISTER.of(events),
-        seams.UNREGISTER.of(events),
-    )
+    needed = seams.REGISTER.of(events), seams.UNREGISTER.of(events)
+    return None not in (seams.TRANSFORMERS.of(shell), *needed)
 
 
 def loaded_magics(shell: Any) -> Any:
@@ -133,9 +128,8 @@ def call_after_cell(
             count.
     """
     depth = 0
-    register, unregister = (
-        seam.of(seams.EVENTS.of(shell)) for seam in (seams.REGISTER, seams.UNREGISTER)
-    )
+    events = seams.EVENTS.of(shell)
+    register, unregister = seams.REGISTER.of(events), seams.UNREGISTER.of(events)
 
     def cell_begins(*_: object) -> None:
         nonlocal depth

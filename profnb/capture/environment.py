@@ -303,12 +303,10 @@ def typical_costs() -> Costs:
 def costs_here() -> Costs:
     """What they are in this process; the typical ones where TensorFlow does not run eagerly here."""
     executing = seams.EXECUTING_EAGERLY.find()
-    try:
-        if executing is None or not executing():
-            return typical_costs()
-        return _measured()
-    except Exception:  # noqa: BLE001 - whatever the process forbids, a report needs no more than a range
-        return typical_costs()
+    with contextlib.suppress(Exception):  # whatever the process forbids, a range is enough
+        if executing is not None and executing():
+            return _measured()
+    return typical_costs()
 
 
 def _measured() -> Costs:

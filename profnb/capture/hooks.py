@@ -414,11 +414,9 @@ class Library:
         """Run hooks around a method, given its arguments, on the thread; see ``watch`` above."""
         if self.take(seam) is None:
             return nullcontext()
-        owner, name = seam.owner(self.root(seam)), seam.attributes[0]
-        thread = 0 if on_any_thread else self.thread
-        return self._entered(
-            watch(owner, name, hook_failed=self.hook_failed, thread=thread, **hooks)
-        )
+        owner, thread = seam.owner(self.root(seam)), 0 if on_any_thread else self.thread
+        settings: Any = {"hook_failed": self.hook_failed, "thread": thread, **hooks}
+        return self._entered(watch(owner, seam.attributes[0], **settings))
 
     @contextmanager
     def watch_everywhere(self, seam: Seam, function: Any, **hooks: Hook) -> Iterator[None]:

@@ -19,6 +19,7 @@ Without a name, what hangs on it is lost and no more: no failure of ours reaches
 
 import sys
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
 from profnb.capture.seam import Seam, on_objects
@@ -77,12 +78,9 @@ JAX_RANK = Seam("jax._src.distributed:State.process_id", _NO_RANK)
 JAX_RANKS = Seam("jax._src.distributed:State.num_processes", _NO_RANK)
 
 _JAX_EPOCHS = "keras.src.backend.jax.trainer:JAXEpochIterator"
+_IS_PYTHONS = "waiting for batches is Python's"
 JAX_BATCHES = Seam(
-    f"{_JAX_EPOCHS}._get_iterator",
-    "waiting for batches is Python's",
-    1,
-    only_with=_KERAS_ON_JAX,
-    cost=_A_STEP,
+    f"{_JAX_EPOCHS}._get_iterator", _IS_PYTHONS, 1, only_with=_KERAS_ON_JAX, cost=_A_STEP
 )
 _NO_EXAMPLES = "how many examples a batch holds on JAX is not known"
 JAX_ADAPTER = on_objects(f"{_JAX_EPOCHS}.data_adapter", _NO_EXAMPLES)
@@ -134,11 +132,9 @@ TORCH_COMPILE_CALLBACKS = tuple(
 )
 TORCH_SKIPS = Seam("torch._dynamo.trace_rules:add", _IS_READ, 1, only_with=_DYNAMO)
 _NO_SCOPES_THERE = "Keras' ops on PyTorch have no layers"
-KERAS_SCOPE = Seam(
-    "keras:name_scope.__enter__", _NO_SCOPES_THERE, 1, only_with=_KERAS_3, cost=_IN_WINDOW
-)
-KERAS_SCOPE_EXIT = Seam(
-    "keras:name_scope.__exit__", _NO_SCOPES_THERE, 1, only_with=_KERAS_3, cost=_IN_WINDOW
+KERAS_SCOPE, KERAS_SCOPE_EXIT = (
+    Seam(f"keras:name_scope.{at}", _NO_SCOPES_THERE, 1, only_with=_KERAS_3, cost=_IN_WINDOW)
+    for at in ("__enter__", "__exit__")
 )
 KERAS_SCOPE_LAYER = on_objects("keras:name_scope.caller", _NO_SCOPES_THERE)
 KERAS_METRICS = Seam(
@@ -158,6 +154,8 @@ TORCH_COLLATES = on_objects(f"{_BATCHES}._auto_collation", _NO_LOOPS)
 _NO_LINES = "ops of traced functions have no source lines"
 _NO_SCOPES = "layers are told by the names of ops alone"
 _NO_REASONS = "why functions are traced anew is not told"
+_ONE_OF_TWO = "which of two graphs of one name ran is not known"
+_NO_METRICS = "ops of optimizers and metrics are not told apart"
 _TF_FUNCTION = "tensorflow.python.eager.polymorphic_function.polymorphic_function:Function"
 SIGNATURES = Seam(f"{_TF_FUNCTION}.pretty_printed_concrete_signatures", _NO_REASONS, 1)
 TRACING_COUNT = Seam(f"{_TF_FUNCTION}.experimental_get_tracing_count", _NO_CALLS, 1)
@@ -167,10 +165,7 @@ TRACED_CALLBACKS = Seam(
     _NO_REASONS,
 )
 CALL_FUNCTION = Seam(f"{_TF_FUNCTION}.__call__", _NO_CALLS, 1, cost=_A_STEP)
-CONCRETE_FUNCTIONS = Seam(
-    f"{_TF_FUNCTION}._list_all_concrete_functions",
-    "ops of optimizers and metrics are not told apart", 1,
-)  # fmt: skip
+CONCRETE_FUNCTIONS = Seam(f"{_TF_FUNCTION}._list_all_concrete_functions", _NO_METRICS, 1)
 EXECUTING_EAGERLY = Seam("tensorflow:executing_eagerly", _NO_SCOPES, 0)
 DEFAULT_GRAPH = Seam("tensorflow:compat.v1.get_default_graph", _NO_SCOPES, 0)
 UNIQUE_NAME = Seam("tensorflow:Graph.unique_name", _NO_SCOPES, 2, ("mark_as_used",))
@@ -180,17 +175,10 @@ CAPTURES = Seam("tensorflow:__internal__.FuncGraph.captures", "optimizers' ops h
 INTERNAL_CAPTURES = Seam("tensorflow:__internal__.FuncGraph.internal_captures", _NO_LINES)
 OUTER_GRAPH = Seam("tensorflow:__internal__.FuncGraph.outer_graph", _NO_LINES)
 GRAPH_NAME = on_objects("tensorflow:__internal__.FuncGraph.name", _NO_LINES)
-FUNCTION_GRAPH = Seam(
-    "tensorflow.python.eager.polymorphic_function.concrete_function:ConcreteFunction.graph",
-    "ops of optimizers and metrics are not told apart",
-)
-CONCRETE_FUNCTION = Seam(
-    "tensorflow.python.eager.polymorphic_function.concrete_function:ConcreteFunction",
-    "which of two graphs of one name ran is not known",
-)
-FUNCTION_NAME = on_objects(
-    "tensorflow:types.experimental.ConcreteFunction.name", CONCRETE_FUNCTION.lost
-)
+_CONCRETE = "tensorflow.python.eager.polymorphic_function.concrete_function:ConcreteFunction"
+FUNCTION_GRAPH = Seam(f"{_CONCRETE}.graph", _NO_METRICS)
+CONCRETE_FUNCTION = Seam(_CONCRETE, _ONE_OF_TWO)
+FUNCTION_NAME = on_objects("tensorflow:types.experimental.ConcreteFunction.name", _ONE_OF_TWO)
 GRAPH_FUNCTIONS = on_objects("tensorflow:Graph._functions", _NO_SCOPES)
 GRAPH_KEY = on_objects("tensorflow:Graph._graph_key", "the order of old graphs")
 OP_TRACEBACK = Seam("tensorflow:Operation.traceback", _NO_LINES)
@@ -334,15 +322,15 @@ HEADS = {
     name: on_objects(f"keras:layers.MultiHeadAttention._{name}|{name}", _NO_COSTS)
     for name in ("num_heads", "num_query_heads", "key_dim", "head_dim", "value_dim")
 }
-_GIVEN = ("query", "key", "value")
-ATTENTION_INPUTS = {
-    name: on_objects(f"keras:layers.MultiHeadAttention._{name}_dense", _NO_COSTS) for name in _GIVEN
-}
-ATTENTION_SHAPES = {
-    name: on_objects(f"keras:layers.MultiHeadAttention._{name}_shape", _NO_COSTS) for name in _GIVEN
-}
+ATTENTION_INPUTS, ATTENTION_SHAPES = (
+    {
+        name: on_objects(f"keras:layers.MultiHeadAttention._{name}_{what}", _NO_COSTS)
+        for name in ("query", "key", "value")
+    }
+    for what in ("dense", "shape")
+)
 STEP_FUNCTIONS = {
-    phase: on_objects(f"keras:Model.{phase}_function", FUNCTION_GRAPH.lost) for phase in ON_BATCH
+    phase: on_objects(f"keras:Model.{phase}_function", _NO_METRICS) for phase in ON_BATCH
 }
 COMPILED_LOSS = on_objects("keras:Model.compiled_loss", _NO_SCOPES)
 LOSSES = on_objects("keras:Model.compiled_loss._losses", _NO_SCOPES)
@@ -434,9 +422,5 @@ def _several(value: Any) -> Iterable[Any]:
     return value if isinstance(value, tuple) else (value,)
 
 
-SEAMS: tuple[Seam, ...] = tuple(
-    seam
-    for value in tuple(globals().values())
-    for seam in _several(value)
-    if isinstance(seam, Seam)
-)
+_NAMED = chain.from_iterable(map(_several, tuple(globals().values())))
+SEAMS: tuple[Seam, ...] = tuple(seam for seam in _NAMED if isinstance(seam, Seam))

@@ -249,7 +249,14 @@ class Capture:
 
     def _explain_losses(self) -> list[str]:
         """Say what is lost because of names that others changed, and because of faults of ours."""
-        sentences = self._explain_changes()
+        if self._traces:
+            beside = ["sys", "importlib"]  # Python's own that hold seams
+            if seams.SHELL_INSTANCE.owner() is not None:  # no code's own in IPython's place
+                beside.append("IPython")
+            for name in beside:
+                if sys.modules.get(name) is not None:
+                    self._look_up(sys.modules[name])
+        sentences = explain_missing(self._libraries)
         if self._hook_error is not None:
             error = f"{type(self._hook_error).__name__}: {first_line(self._hook_error)}"
             sentences.append(
@@ -313,17 +320,6 @@ class Capture:
             self._has_sessions = True
             self._watch(self.graph_runs.watch(self._tensorflow))
 
-    def _explain_changes(self) -> list[str]:
-        """Say what is lost because of names that others changed."""
-        if self._traces:
-            beside = ["sys", "importlib"]  # Python's own that hold seams
-            if seams.SHELL_INSTANCE.owner() is not None:  # no code's own in IPython's place
-                beside.append("IPython")
-            for name in beside:
-                if sys.modules.get(name) is not None:
-                    self._look_up(sys.modules[name])
-        return explain_missing(self._libraries)
-
     def _guarded(self, hook: Callable[[], object]) -> None:
         with interrupt_held_back(), self.own_time.part("start"):
             try:
@@ -353,18 +349,16 @@ class Capture:
 
     def _tensorflow_imported(self, tensorflow: Library) -> None:
         self._tensorflow, self._any_imported = tensorflow, True
-        events = self.recorder.events
+        events, tapes = self.recorder.events, self.recorder.tapes
         self._watch(events.watch_tensorflow(tensorflow))
-        if self._traces:
-            self._watch(self.recorder.tapes.watch_turns(tensorflow))
-            self._watch(self.recorder.tapes.watch_gradients(tensorflow), in_window=True)
-            self._watch(
-                tensorflow.watch(seams.TRACE_METADATA, before=events.metadata_set), in_window=True
-            )
         if uses_sessions(tensorflow):
             self._sessions_seen()
         if not self._traces:
             return
+        self._watch(tapes.watch_turns(tensorflow))
+        self._watch(tapes.watch_gradients(tensorflow), in_window=True)
+        metadata = tensorflow.watch(seams.TRACE_METADATA, before=events.metadata_set)
+        self._watch(metadata, in_window=True)
         self.source.trace_type = tensorflow.take(seams.TRACE)
         network = watch_network_files(self.recording.network_files, self._window.is_open)
         self._watch(network, in_window=True)
@@ -458,11 +452,10 @@ class Capture:
         batches = self.recorder.batches
         self._watch(batches.watch_keras(keras))
         self._watch(FitWatch(self.recording.fits).watch(keras))
-        if self._traces:
-            self._watch(self.models.watch_runs(keras))
         hooks = batches.fetching_begins, batches.fetching_ends, self._hook_failed
         self._watch(watch_fetching(*hooks), in_window=True)
         if self._traces:
+            self._watch(self.models.watch_runs(keras))
             self._watch(self.models.watch_calls(keras), in_window=True)
             if self._backend_of_keras() == TORCH:
                 self._watch(self._scopes.watch_keras(keras), in_window=True)

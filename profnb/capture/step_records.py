@@ -229,12 +229,11 @@ class StepLog:
 
     def records(self) -> StepRecords:
         """The steps so far, as columns of their own."""
-        steps = StepRecords(
-            ended_at=array("q", self.ended_at), ended_epoch=array("q", self.ended_epoch)
-        )
+        steps = StepRecords(names=[*self.names])
+        steps.ended_at.extend(self.ended_at)
+        steps.ended_epoch.extend(self.ended_epoch)
         for name in COLUMNS:
             getattr(steps, name).extend(self.column(name).tolist())
-        steps.names += self.names
         return steps
 
 

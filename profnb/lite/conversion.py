@@ -14,10 +14,10 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from io import StringIO
@@ -30,8 +30,9 @@ from profnb.capture.seams import FREEZE
 from profnb.core.errors import CaptureError
 from profnb.core.safe_files import read_whole
 from profnb.core.units import PS_PER_S
-from profnb.lite.lite_data import match_inputs, write_examples
+from profnb.lite.lite_data import match_inputs
 from profnb.lite.process.interpreters import own_environment, why_it_ended
+from profnb.lite.process.interpreting import median_seconds, write_examples
 
 _OPEN_BATCH = re.compile(r"element_shape to be static|requires element_shape")
 _LOOPS = {"LSTM", "GRU", "SimpleRNN", "RNN", "Bidirectional"}
@@ -313,8 +314,6 @@ def _save_whole(model: Any, target: Path, batch: int | None) -> None:
 
 def _archive(archive: Any, model: Any, target: Path, batch: int | None) -> None:
     """As ``TFLiteKerasModelConverterV2._convert_keras_to_saved_model`` does it."""
-    from functools import partial
-
     import tensorflow as tf
 
     archive.track(model)
@@ -393,18 +392,9 @@ class KerasSide:
             for one in _flat(self._run(*arrays)):  # until the outputs are there
                 np.asarray(one)
 
-        def measure() -> float:
-            taken = []
-            run()
-            for _ in range(_BURST):
-                begin = time.perf_counter()
-                run()
-                taken.append(time.perf_counter() - begin)
-            return float(np.median(taken))
-
         for _ in range(_BURST):
             run()
-        return measure
+        return partial(median_seconds, run, _BURST)
 
 
 def _cast(array: Any, dtype: str, name: str) -> Any:

@@ -132,19 +132,6 @@ def padded(data: LiteData, batch: int) -> LiteData:
     return LiteData(tuple(x[rows] for x in data.inputs), data.names, None, data.note)
 
 
-def write_examples(path: Path, inputs: Any) -> str:
-    """Write arrays where a process of ours reads them; the path as text."""
-    arrays: dict[str, Any] = {f"x{at}": np.asarray(array) for at, array in enumerate(inputs)}
-    np.savez(path, **arrays)
-    return str(path)
-
-
-def read_arrays(path: str) -> list[Any]:
-    """Read what ``write_examples`` or a process of ours wrote."""
-    with np.load(path, allow_pickle=False) as file:
-        return [file[f"x{at}"] for at in range(len(file.files))]
-
-
 def _read_file(path: Path) -> LiteData:
     check_regular(path)
     with np.load(path, allow_pickle=False) as file:

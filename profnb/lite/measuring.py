@@ -24,6 +24,7 @@ from profnb.lite.advice import advise_lite
 from profnb.lite.findings import KERAS, LiteFindings, LiteModel, judge_outputs
 from profnb.lite.op_study import OpStudy
 from profnb.lite.process import interpreters
+from profnb.lite.process.interpreting import read_arrays
 
 _MOST_CALIBRATED = 100
 _BURST, _SLOW_BURST, _SLOW_SECONDS = 5, 2, 0.05
@@ -94,14 +95,11 @@ def measure_models(
 
 def _sources(model: Any, folder: Path) -> list[tuple[str, Any]]:
     """List what was given, under names: Keras models, paths of SavedModels, and files that are converted."""
-    if isinstance(model, Mapping):
-        if not model:
-            raise ValueError(
-                "There is no model: give a Keras model, a SavedModel or a .tflite file."
-            )
-        return [_source(one, folder, str(name)) for name, one in model.items()]
+    if isinstance(model, Mapping) and not model:
+        raise ValueError("There is no model: give a Keras model, a SavedModel or a .tflite file.")
     models = model if isinstance(model, list | tuple) else [model]
-    return [_source(one, folder, "") for one in models]
+    named = model.items() if isinstance(model, Mapping) else [("", one) for one in models]
+    return [_source(one, folder, str(name)) for name, one in named]
 
 
 def _source(model: Any, folder: Path, name: str) -> tuple[str, Any]:
@@ -266,10 +264,9 @@ class _Measuring:
             f"All models were timed by turns in {rounds} rounds, each with {burst} runs after an untimed "
             "run. No profiler ran." + ("" if is_compiled else " Times are of Interpreter.invoke.")
         )
-        timed = [replace(one, round_ps=tuple(times[one.name])) for one in rows]
         if side is not None:
-            timed.insert(0, LiteModel(KERAS, KERAS, round_ps=tuple(times[KERAS])))
-        return timed
+            rows.insert(0, LiteModel(KERAS, KERAS))
+        return [replace(one, round_ps=tuple(times[one.name])) for one in rows]
 
     def _judge(
         self,
@@ -303,7 +300,7 @@ class _Measuring:
                 if path not in by_file:  # threads do not change what comes out
                     target = str(bench.folder / "outputs.npz")
                     process.ask("outputs", id=one.name, source=source, target=target)
-                    by_file[path] = lite_data.read_arrays(target)
+                    by_file[path] = read_arrays(target)
                 outputs_by_model[one.name] = by_file[path]
         labels = None if given.labels is None else given.labels[:count]
         metric, figures = judge_outputs(outputs_by_model, labels, KERAS)

@@ -13,11 +13,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from profnb.capture.seams import LITE_OPS
+from profnb.core.columns import group
 from profnb.core.units import PS_PER_US, longer_text
 from profnb.lite.findings import LiteLayer, LiteModel, LiteOp
 from profnb.lite.lite_data import LiteData
@@ -85,8 +86,7 @@ class Graph:
         return self.tensors.get(op["outputs"][0], {}) if op["outputs"] else {}
 
 
-@dataclass(frozen=True)
-class OpLayer:
+class OpLayer(NamedTuple):
     """The layer that an op came from.
 
     Attributes:
@@ -161,37 +161,32 @@ def assign_layers(graph: Graph, layers: Sequence[tuple[str, str]]) -> list[OpLay
 
 def _name_of(graph: Graph, op: Mapping[str, Any]) -> str:
     """An op's name: its output's, or where that is only the model's, that of its weights."""
-    made = {
-        one for each in graph.ops if each["type"] not in _WEIGHTS_ONLY for one in each["outputs"]
-    }
+    makers = (one for one in graph.ops if one["type"] not in _WEIGHTS_ONLY)
+    made = {one for maker in makers for one in maker["outputs"]}
     weights = [one for one in op["inputs"] if one >= 0 and one not in made]
-    for tensor in (*op["outputs"][:1], *weights):
-        name: str = graph.tensors.get(tensor, {}).get("name", "")
-        if "/" in name:
-            return name
-    return ""
+    tensors = (graph.tensors.get(one, {}) for one in (*op["outputs"][:1], *weights))
+    return next((name for one in tensors if "/" in (name := str(one.get("name", "")))), "")
 
 
 def _match_scopes(scopes: Sequence[str], layers: Sequence[str]) -> dict[str, str]:
     """Scopes to layers, each layer once, in the order in which both come."""
     layer_of_scope: dict[str, str] = {}
+    free = list(layers)
     for scope in dict.fromkeys(scopes):
-        base = _NUMBERED.sub("", scope)
-        free = [
-            name for name in layers if name in (base, scope) and name not in layer_of_scope.values()
-        ]
-        if free:
-            layer_of_scope[scope] = free[0]
+        names = _NUMBERED.sub("", scope), scope
+        if layer := next((name for name in free if name in names), None):
+            layer_of_scope[scope] = layer
+            free.remove(layer)
     return layer_of_scope
 
 
 def _layer_in(scopes: Sequence[str], layer_of_scope: Mapping[str, str], *, has_layers: bool) -> str:
     """The innermost scope that is a layer; without layers the one below the model's."""
     inner = scopes[1:] or scopes
-    for scope in reversed(inner):
-        if scope in layer_of_scope:
-            return layer_of_scope[scope]
-    return "" if has_layers or not inner else inner[0]
+    otherwise = "" if has_layers or not inner else inner[0]
+    return next(
+        (layer_of_scope[one] for one in reversed(inner) if one in layer_of_scope), otherwise
+    )
 
 
 def _name_the_rest(
@@ -346,8 +341,7 @@ class OpStudy:
         process.ask("open", **self._bench.place(one.name, one.threads))
         profile = process.ask("profile", id=one.name, source=source, runs=_PROFILED_RUNS)
         self._invoke_ps[one.name] = profile["invoke_us"] * PS_PER_US
-        graph, ops = self._graphs[one.name], self._ops[one.name]
-        self._ops[one.name] = timed_ops(ops, graph, profile["ops"])
+        self._ops[one.name] = timed_ops(self._ops[one.name], self._graphs[one.name], profile["ops"])
         return float(profile["run_us"] * PS_PER_US / one.latency_ps - 1)
 
     @property
@@ -413,15 +407,13 @@ def timed_ops(
     """
     time_us = {op.index: 0.0 for op in ops}
     names: dict[int, str] = {}
-    ran: dict[int, list[tuple[str, float]]] = {}
-    for is_delegated, name, index, part, us in profiled_ops:
-        if is_delegated:
-            ran.setdefault(int(part), []).append((name, us))
-        else:
+    for is_delegated, _, index, _, us in profiled_ops:
+        if not is_delegated:
             time_us[int(index)] = time_us.get(int(index), 0.0) + us
+    ran = group((int(part), (name, us)) for is_its, name, _, part, us in profiled_ops if is_its)
     folded = graph.folded
-    parts = [[at for at in part if at not in folded] for part in graph.parts]
-    parts = [part for part in parts if part]
+    unfolded = ([at for at in part if at not in folded] for part in graph.parts)
+    parts = [part for part in unfolded if part]
     runs = [ran[part] for part in sorted(ran)]
     if len(parts) != len(runs):  # the profiler divides them in another way: all of them, in order
         parts, runs = [sorted(chain.from_iterable(parts))], [list(chain.from_iterable(runs))]

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _FILE_OF_CELL = "<ipython-input-cell>"
 _FAILED = "The cell failed, so no edit was tried."
+_NO_EDIT = "No advice has a safe edit for this code. Edit by hand, then profile again."
 _AWAITS = "A cell with `await` cannot run a second time inside of a cell."
 
 
@@ -52,13 +53,9 @@ def cell_code(shell: Any, file: str, text: str) -> "CellCode":
     transform = TRANSFORM_CELL.of(shell, str)
     python = text if file else transform(body_of(f"%%magic\n{text}"))
     python = _below_time(python, transform)
-    return CellCode(
-        file or _FILE_OF_CELL,
-        python,
-        shell.user_ns,
-        partial(run_quietly, shell, shows_errors=False),
-        _AWAITS if awaits(shell, python) else "",
-    )
+    run = partial(run_quietly, shell, shows_errors=False)
+    refusal = _AWAITS if awaits(shell, python) else ""
+    return CellCode(file or _FILE_OF_CELL, python, shell.user_ns, run, refusal)
 
 
 def _below_time(text: str, transform: Callable[[str], str]) -> str:
@@ -135,11 +132,7 @@ class TriedCell:
             edits = find_edits(profile.advice, again.sources, dict(again.namespace))
         chosen = list(edits)[:count]
         if not chosen:
-            return [
-                declined(
-                    "No advice has a safe edit for this code. Edit by hand, then profile again."
-                )
-            ]
+            return [declined(_NO_EDIT)]
         refusals = [] if anyway else again.refusals
         reasons = [" ".join(refusals[:1]) or again.refuse_edit(edit) for edit in chosen]
         tried = [edit for edit, reason in zip(chosen, reasons, strict=True) if not reason]
@@ -276,14 +269,10 @@ class CellRuns:
             if arguments.vs is not None and profile.has_trace:
                 self._show_against(profile, arguments)
             shows_page = show is Profile.report and not arguments.quiet
+            if shows_page:
+                took = {"shown_ns": self._shown_ns, "around_ns": arguments.around_ns}
+                profile.count_page(as_html=KERNEL.of(self.shell) is not None, **took)
             if not arguments.quiet:
-                if shows_page:
-                    as_html = KERNEL.of(self.shell) is not None
-                    profile.count_page(
-                        as_html=as_html,
-                        shown_ns=self._shown_ns,
-                        around_ns=arguments.around_ns,
-                    )
                 shown_ns = -time.perf_counter_ns()
                 show(profile, arguments.live)
             if sentence:

@@ -132,14 +132,10 @@ def lite_line(shell: Any, arguments: Namespace) -> LiteResult:
     namespace, options = shell.user_ns, {name: getattr(arguments, name) for name in OPTIONS}
     with as_usage_error():
         model = _named(namespace, arguments.model, "model")
-        examples = [_named(namespace, name, "data") for name in arguments.data]
+        x, *y = [_named(namespace, name, "data") for name in arguments.data] or [None]
         if arguments.representative is not None:
             options["representative"] = _named(namespace, arguments.representative, "data")
-        result = lite(
-            model,
-            tuple(examples[:2]) if len(examples) > 1 else next(iter(examples), None),  # x and y
-            **options,
-        )
+        result = lite(model, (x, y[0]) if y else x, **options)
     namespace.update(dict.fromkeys(filter(None, ("_tflite", arguments.out)), result))
     if not arguments.quiet:
         result.report()
@@ -176,12 +172,9 @@ def memory_line(shell: Any, arguments: Namespace) -> Any:
     if missing:
         raise UsageError(f"There is no {printable(missing[0])!r} in this notebook.")
     limit = None if arguments.limit_gb is None else int(arguments.limit_gb * GB)
+    values = (shell.user_ns[name] for name in names)
     with as_usage_error():
-        forecast = fits(
-            *(shell.user_ns[name] for name in names),
-            batch_sizes=arguments.batch_sizes,
-            limit_bytes=limit,
-        )
+        forecast = fits(*values, batch_sizes=arguments.batch_sizes, limit_bytes=limit)
     if not arguments.quiet:
         forecast.report()
     return forecast

@@ -174,14 +174,11 @@ def _run_elsewhere(
 @contextmanager
 def _bound(namespace: dict[str, Any], setting: Mapping[str, object]) -> Iterator[None]:
     """Bind names inside the block; afterwards they are what they were."""
-    missing = object()
-    before = {name: namespace.get(name, missing) for name in setting}
+    before = {name: namespace[name] for name in setting if name in namespace}
     namespace.update(setting)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is missing:
-                namespace.pop(name, None)
-            else:
-                namespace[name] = value
+        for name in setting:
+            namespace.pop(name, None)
+        namespace.update(before)

@@ -215,9 +215,8 @@ def _mark_beside_device(
     trace: Trace, device: int | None, parent: Int32s, function_runs: FunctionRuns, activity: Int8s
 ) -> None:
     """Charge the host's launches by what they launch, its own ops to it, and the device's work to that."""
-    activity[trace.select_names(trace_names.is_host_collective) & (activity == DISPATCH)] = (
-        EXCHANGING
-    )
+    exchanges = trace.select_names(trace_names.is_host_collective) & (activity == DISPATCH)
+    activity[exchanges] = EXCHANGING
     _mark_tracing(trace, parent, activity)
     on_device = trace.lines.events_of(trace.is_device_line)
     of_direction = [_COPY_ACTIVITIES.get(direction, DEVICE_COMPUTE) for direction in DIRECTIONS]
@@ -257,13 +256,19 @@ def _mark_exchange(trace: Trace, activity: Int8s) -> None:
     transfers = trace.select_names(trace_names.is_host_transfer) & on_host
     if not exchanges.any() and not transfers.any():
         return
-    is_op = trace.select_names(lambda name: trace_names.parse_op(name) is not None)
-    if trace.is_op_name is not None:
-        is_op = trace.is_op_name[trace.events.name]
+    is_op = _are_ops(trace)
     is_op[trace.stats.texts(trace_names.HLO_MODULE).events] = True
     activity[on_host & ~is_op] = _FRAME
     activity[transfers] = _TRANSFERRING
     activity[exchanges] = EXCHANGING
+
+
+def _are_ops(trace: Trace, *but: str) -> Bools:
+    """Mark the events that are ops; by their names none whose name begins in some way."""
+    if trace.is_op_name is not None:
+        return trace.is_op_name[trace.events.name]
+    parse = trace_names.parse_op
+    return trace.select_names(lambda name: not name.startswith(but) and parse(name) is not None)
 
 
 def _traced_calls(trace: Trace) -> Int64s:
@@ -295,12 +300,7 @@ def was_compiled_during(trace: Trace, begin_ps: Int64s, end_ps: Int64s) -> Bools
 
 def _cpu_ops(trace: Trace, parent: Int32s, is_call: Bools) -> Int64s:
     """Find the ops that compute on the CPU beside a device: outermost ones, long, that launch nothing."""
-    if trace.is_op_name is None:
-        is_op = trace.select_names(
-            lambda name: trace_names.parse_op(name) is not None and not name.startswith("Iterator")
-        )
-    else:
-        is_op = trace.is_op_name[trace.events.name]
+    is_op = _are_ops(trace, "Iterator")
     # TF1's timelines record no launches; there the plane tells where an op was placed.
     placed = ["device:" in plane.name for plane in trace.planes if plane.is_host]
     if not is_call.any() and not any(placed):

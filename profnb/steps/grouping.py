@@ -54,6 +54,7 @@ _REGION_START = "ThreadpoolListener::StartRegion"
 _REGION_STOP = "ThreadpoolListener::StopRegion"
 _ITERATOR_WAITS = "IteratorGetNextOp::DoCompute", "IteratorGetNextAsOptionalOp::DoCompute"
 _is_iterator_wait = frozenset(_ITERATOR_WAITS).__contains__
+_is_executor = frozenset((trace_names.EXECUTOR_PROCESS,)).__contains__
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,9 +202,7 @@ def _find_links(trace: Trace) -> Iterator[Links]:
     if trace.names.rows_where(_is_iterator_wait).any():
         iterations = _keyed_by(trace, "id", "iter_num")
         is_wait = trace.are_named(iterations.events, _is_iterator_wait)
-        is_run = trace.are_named(
-            iterations.events, lambda name: name == trace_names.EXECUTOR_PROCESS
-        )
+        is_run = trace.are_named(iterations.events, _is_executor)
         yield link_by_key(iterations.where(is_run), iterations.where(is_wait))
     correlated = trace.stats.integers(trace_names.CORRELATION_ID)
     is_on_device = trace.is_device_line[trace.lines.of_event[correlated.events]]
@@ -294,10 +293,8 @@ def _follow_programs(trace: Trace, step: Int32s) -> None:
     begin_ps, end_ps = trace.events.begin_ps, trace.events.end_ps
     programs = programs[np.argsort(begin_ps[programs], kind="stable")]
     plane = trace.lines.plane[trace.lines.of_event[programs]]
-    is_ops = (
-        trace.lines.names.rows_where(lambda name: name == trace_names.XLA_OPS_LINE)
-        & trace.is_device_line
-    )
+    is_ops = trace.lines.names.rows_where(lambda name: name == trace_names.XLA_OPS_LINE)
+    is_ops &= trace.is_device_line
     for number in np.unique(plane).tolist():
         of_plane = programs[plane == number]
         ops = trace.lines.events_of(is_ops & (trace.lines.plane == number))

@@ -76,12 +76,10 @@ def step_times_of_trace(steps: Steps) -> StepTimes:
 
 def wall_step_times(records: StepRecords) -> StepTimes:
     """Pick the steps out of everything the capture timed."""
+    columns = ("begin_ns", "end_ns", "name", "kind", "step_num", "run", "ended_at", "ended_epoch")
     begin, end, name, kind, number, run, ended, ended_epoch = (
-        np.asarray(getattr(records, column), np.int64)
-        for column in (
-            "begin_ns", "end_ns", "name", "kind", "step_num", "run", "ended_at", "ended_epoch",
-        )
-    )  # fmt: skip
+        np.asarray(getattr(records, column), np.int64) for column in columns
+    )
     traced, retraced = (np.asarray(c, np.bool_) for c in (records.was_traced, records.retraced))
     is_call = kind == records.kinds.index(CALL)
     if is_call.all():

@@ -221,6 +221,7 @@ def summarize(steps: Steps, breakdown: StepBreakdown, examples: Int64s, gaps: Ga
     counted, aside = counted[~is_aside], counted[is_aside]
     duration = steps.duration_ps[counted]
     some = counted.size > 0
+    quartiles = [float(one) for one in np.percentile(duration, (25, 75))] if some else []
     gaps_ps = gaps.duration_ps[counted[gaps.belongs[counted]]]
     batch_size = examples_per_second = None
     if some and examples[counted].all():
@@ -237,9 +238,7 @@ def summarize(steps: Steps, breakdown: StepBreakdown, examples: Int64s, gaps: Ga
         iterations=int(np.median(steps.iterations[counted])) if some else 1,
         median_ps=float(np.median(duration)) if some else None,
         p95_ps=float(np.percentile(all_durations, 95)) if some else None,
-        quartiles_ps=(float(np.percentile(duration, 25)), float(np.percentile(duration, 75)))
-        if some
-        else None,
+        quartiles_ps=(quartiles[0], quartiles[1]) if some else None,
         median_gap_ps=float(np.median(gaps_ps)) if gaps_ps.size else None,
         examples_per_second=examples_per_second,
         batch_size=batch_size,

@@ -24,6 +24,7 @@ Source: TraceMe in openxla/xla xla/tsl/profiler/lib/traceme.h; pytorch torch/csr
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -140,21 +141,15 @@ class UntracedClock:
         """Put all times of a trace on this clock."""
         begin_ps = self.read(trace.events.begin_ps)
         duration_ps = self.read(trace.events.end_ps) - begin_ps
-        counters = tuple(
-            replace(counter, time_ps=self.read(counter.time_ps)) for counter in trace.counters
-        )
         events = Events(trace.events.name, begin_ps, duration_ps)
-        return replace(trace, events=events, counters=counters)
+        counters = (replace(one, time_ps=self.read(one.time_ps)) for one in trace.counters)
+        return replace(trace, events=events, counters=tuple(counters))
 
     def of_steps(self, steps: Steps) -> Steps:
         """Put all times of steps on this clock."""
-        return replace(
-            steps,
-            begin_ps=self.read(steps.begin_ps),
-            end_ps=self.read(steps.end_ps),
-            host_begin_ps=self.read(steps.host_begin_ps),
-            host_end_ps=self.read(steps.host_end_ps),
-        )
+        columns = ("begin_ps", "end_ps", "host_begin_ps", "host_end_ps")
+        times: dict[str, Any] = {name: self.read(getattr(steps, name)) for name in columns}
+        return replace(steps, **times)
 
 
 def find_untraced_clock(

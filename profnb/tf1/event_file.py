@@ -105,12 +105,10 @@ def _runs_of(events: Messages) -> list[tuple[Bytes, int, str]]:
     tagged = events.inner(_TAGGED_RUN, "TaggedRunMetadata")
     runs, tags = tagged.inner(_METADATA_OF_RUN, "RunMetadata"), tagged.inner(_TAG, "tag")
     rows = np.flatnonzero(runs.begins < runs.ends)
-    places = runs.begins[rows].tolist(), runs.ends[rows].tolist(), steps[rows].tolist()
-    names = [tag[-_LONGEST_TAG:] for tag in tags.rows(rows).texts()]
-    return [
-        (events.buffer[begin:end], step, tag)
-        for begin, end, step, tag in zip(*places, names, strict=True)
-    ]
+    places = zip(runs.begins[rows], runs.ends[rows], strict=True)
+    whole = [events.buffer[begin:end] for begin, end in places]
+    names = (tag[-_LONGEST_TAG:] for tag in tags.rows(rows).texts())
+    return list(zip(whole, steps[rows].tolist(), names, strict=True))
 
 
 def find_scalars(buffers: Iterable[Bytes], run: str = "") -> tuple[Scalars, int]:
@@ -131,8 +129,7 @@ def find_scalars(buffers: Iterable[Bytes], run: str = "") -> tuple[Scalars, int]
 def _together(parts: Iterable[Scalars]) -> Scalars:
     none = np.empty(0)
     listed = [Scalars((), (), none.astype(np.int64), none, none), *parts]
-    columns = attrgetter("run", "tag", "step", "time_s", "value")
-    runs, tags, *numbers = zip(*map(columns, listed), strict=True)
+    runs, tags, *numbers = zip(*map(attrgetter(*Scalars.__slots__), listed), strict=True)
     return Scalars(tuple(chain(*runs)), tuple(chain(*tags)), *map(np.concatenate, numbers))
 
 
@@ -249,10 +246,7 @@ def find_steps(buffer: Bytes) -> tuple[list[Bytes], list[int]]:
     """Give the RunMetadata of each step, and its number, in order."""
     profile = Messages.whole(buffer, "profile of tfprof")
     nodes = profile.split(_NODES, "node").inner(2, "ProfileNode")
-    names, ops = (
-        [raw[:_LONGEST_NODE_NAME] for raw in nodes.inner(field, "name").raw()]
-        for field in (_NODE_NAME, _OP)
-    )
+    names, ops = (_names(nodes.inner(field, "name")) for field in (_NODE_NAME, _OP))
     entries = nodes.split(_EXECS, "step of a node")
     execs = entries.inner(2, "ExecProfile")
     owners, step_of = entries.parents.tolist(), entries.numbers(1)[0].tolist()
@@ -263,11 +257,9 @@ def find_steps(buffer: Bytes) -> tuple[list[Bytes], list[int]]:
         name, op = names[owners[at]], ops[owners[at]]
         held = b"" if is_device or not memory[at] else memory[at].pop()
         title, label = (name + b":" + op,) * 2 if is_device else (name, name + b" = " + op + b"()")
-        node = (
-            write_message((1, title), (2, begin), (4, duration), (5, duration), (8, label)) + held
-        )
-        steps.setdefault(step_of[at], {}).setdefault(device, []).append(node)
-        size += len(node)
+        node = write_message((1, title), (2, begin), (4, duration), (5, duration), (8, label))
+        steps.setdefault(step_of[at], {}).setdefault(device, []).append(node + held)
+        size += len(node) + len(held)
         if size > _MOST_BYTES:
             raise TraceFormatError(
                 f"A profile of tfprof with more than {_MOST_BYTES / 1e6:,.0f} MB of executions. Profile "
@@ -281,11 +273,15 @@ def find_steps(buffer: Bytes) -> tuple[list[Bytes], list[int]]:
     return [_run_of(steps[number]) for number in sorted(steps)], sorted(steps)
 
 
+def _names(texts: Messages) -> list[bytes]:
+    return [raw[:_LONGEST_NODE_NAME] for raw in texts.raw()]
+
+
 def _executions(execs: Messages) -> Iterator[tuple[int, bytes, int, int, bool]]:
     """Give each execution: row, device, begin and duration in us, and whether a device recorded it."""
     for field in (_CPU, _ACCELERATOR):
         entries = execs.split(field, "times of a device")
-        devices = [raw[:_LONGEST_NODE_NAME] for raw in entries.inner(1, "device").raw()]
+        devices = _names(entries.inner(1, "device"))
         times = entries.inner(2, "ExecTime").split(1, "execution")
         offsets, numbers = times.split_numbers(1)
         row, of_device = entries.parents, times.parents

@@ -134,9 +134,8 @@ class GapWatch:
         usual = statistics.median(end - begin for begin, end in gaps) if gaps else 0
         limit = max(usual * _PAUSE_TIMES, _SHORTEST_PAUSE_NS)
         self._divide([(begin, end) for begin, end in gaps if end - begin <= limit], looks)
-        self._calls.clear()
-        self._fed.clear()
-        self._waiting.clear()
+        for kept in (self._calls, self._fed, self._waiting):
+            kept.clear()
         return self.records
 
     def _divide(self, gaps: list[tuple[int, int]], looks: Looks) -> None:
@@ -216,9 +215,8 @@ class Source:
     def statement(self, line: int, column: int | None) -> ast.stmt | None:
         """Find the innermost statement at a place; None where a line alone has several."""
         innermost: ast.stmt | None = None
-        for node in ast.walk(self.tree) if self.tree else ():
-            if not isinstance(node, ast.stmt):
-                continue
+        nodes = ast.walk(self.tree) if self.tree else ()
+        for node in (one for one in nodes if isinstance(one, ast.stmt)):
             begin, last = (node.lineno, node.col_offset), node.end_lineno or node.lineno
             inside = node.lineno <= line <= last
             if column is not None:
@@ -352,10 +350,8 @@ def _hook_in(frames: Stack) -> str | None:
     file = frames[0][0].co_filename.replace("\\", "/") if frames else ""
     if not any(part in file for part in _SESSIONS):
         return None
-    for code, _ in frames:
-        if code.co_name in _HOOKS and code.co_argcount:
-            return str(getattr(code, "co_qualname", code.co_name))
-    return ""
+    hooks = (code for code, _ in frames if code.co_name in _HOOKS and code.co_argcount)
+    return next((str(getattr(code, "co_qualname", code.co_name)) for code in hooks), "")
 
 
 def _in_one_loop(source: Source, statement: ast.stmt | None, run: ast.stmt | None) -> bool:
@@ -392,15 +388,10 @@ def _names(node: ast.AST, kind: type[ast.expr_context] = ast.Load) -> set[str]:
 def _feeds(run: ast.stmt) -> list[ast.expr]:
     """The expressions that a run's statement feeds: ``feed_dict=``, or the second argument of ``run``."""
     expressions = []
-    for node in _nodes(run):
-        if not isinstance(node, ast.Call):
-            continue
-        expressions += [keyword.value for keyword in node.keywords if keyword.arg == "feed_dict"]
-        name = _name_of(node)
-        if name == "run" and len(node.args) > 1:
-            expressions.append(node.args[1])
-        elif name == "eval" and node.args:
-            expressions.append(node.args[0])
+    for call in _calls(run):
+        expressions += [keyword.value for keyword in call.keywords if keyword.arg == "feed_dict"]
+        if (at := {"run": 1, "eval": 0}.get(_name_of(call))) is not None:
+            expressions += call.args[at : at + 1]
     return expressions
 
 
@@ -409,14 +400,17 @@ def fed_names(run: ast.stmt) -> set[str]:
     return set().union(*map(_names, _feeds(run)))
 
 
+def _calls(statement: ast.stmt) -> Iterator[ast.Call]:
+    return (node for node in _nodes(statement) if isinstance(node, ast.Call))
+
+
 def _name_of(call: ast.Call) -> str:
     return str(getattr(call.func, "attr", getattr(call.func, "id", "")))
 
 
 def only_shows(statement: ast.stmt) -> bool:
     """Tell whether a statement calls something that shows or keeps what has been."""
-    calls = (node for node in _nodes(statement) if isinstance(node, ast.Call))
-    return any(_name_of(call) in _SHOWS for call in calls)
+    return any(_name_of(call) in _SHOWS for call in _calls(statement))
 
 
 def comes_from(source: Source, statement: ast.stmt, run: ast.stmt, needed: set[str]) -> bool:

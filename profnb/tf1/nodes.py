@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from profnb.core.columns import Bools, Int64s, sum_by
+from profnb.core.columns import Bools, Int64s, group, number_values, sum_by
 from profnb.trace.model import StatColumn, Stats
 from profnb.trace.names import GROUP_ID, IS_APART, ROOT_LEVEL, STEP_NUM, TF_OP
 from profnb.trace.wire import Messages
@@ -112,29 +112,26 @@ class Nodes:
             held = np.cumsum(sum_by(at, sizes, moments.size))
             peak = int(held.argmax())
             before = at <= peak
-            nodes, of_node = np.unique(node[before], return_inverse=True)
-            sums = sum_by(of_node, sizes[before], nodes.size)
-            holders: dict[str, list[int]] = {}
-            for one, size in zip(nodes.tolist(), sums.tolist(), strict=True):
-                if size > 0:
-                    title = self.name[one].decode("utf-8", "replace")
-                    holders.setdefault(title, []).append(size)
-            peaks[name] = int(held[peak]), int(moments[peak]), holders
+            sums = sum_by(node[before], sizes[before], len(self))
+            titled = (
+                (self.name[one].decode("utf-8", "replace"), int(sums[one]))
+                for one in np.flatnonzero(sums > 0)
+            )
+            peaks[name] = int(held[peak]), int(moments[peak]), group(titled)
         return peaks
 
     def allocation_records(self) -> dict[str, tuple[Int64s, Int64s, Int64s]]:
         """Tell by allocator when (us since the epoch) how many bytes which node took (+) or freed (-)."""
         memory = self.messages.split(_NODE_MEMORY, "AllocatorMemoryUsed")
         records = memory.split(_USED_RECORDS, "AllocationRecord")
-        allocators = memory.inner(_USED_ALLOCATOR, "allocator name").texts()
-        code_of = {name: code for code, name in enumerate(dict.fromkeys(allocators))}
-        codes = np.array([code_of[name] for name in allocators], np.int64)[records.parents]
+        names, codes = number_values(memory.inner(_USED_ALLOCATOR, "allocator name").texts())
         times, sizes = records.numbers(_RECORD_US, _RECORD_BYTES)
         node = memory.parents[records.parents]
+        flags = [codes[records.parents] == code for code in range(len(names))]
         return {
-            name: (times[codes == code], sizes[codes == code], node[codes == code])
-            for name, code in code_of.items()
-            if (codes == code).any()
+            name: (times[is_its], sizes[is_its], node[is_its])
+            for name, is_its in zip(names, flags, strict=True)
+            if is_its.any()
         }
 
 
@@ -151,11 +148,9 @@ def _shape_text(shape: Messages) -> str:
 
 def _join_by(parents: Int64s, texts: list[str], count: int) -> list[str]:
     """For each of ``count`` parents, its first texts that are not empty, joined."""
-    texts_of_parent: list[list[str]] = [[] for _ in range(count)]
-    for parent, text in zip(parents.tolist(), texts, strict=True):
-        if text and len(texts_of_parent[parent]) < _MOST_SHOWN:
-            texts_of_parent[parent].append(text)
-    return ["; ".join(parts) for parts in texts_of_parent]
+    pairs = zip(parents.tolist(), texts, strict=True)
+    texts_of_parent = group((parent, text) for parent, text in pairs if text)
+    return ["; ".join(texts_of_parent.get(row, ())[:_MOST_SHOWN]) for row in range(count)]
 
 
 def read_nodes(nodes: Messages) -> Nodes:
@@ -242,7 +237,7 @@ class Label:
     def stats(self) -> dict[str, str]:
         """The text stats of an event with this label."""
         texts = {"name": self.name, "op": self.op}
-        texts.update((f"input{index}", text) for index, text in enumerate(self.inputs))
+        texts |= {f"input{index}": text for index, text in enumerate(self.inputs)}
         if self.is_device and self.op != _UNKNOWN_DEVICE:
             texts[TF_OP] = f"{self.name}:{self.op}"
         if self.details:

@@ -19,7 +19,7 @@ tensorflow/core/framework/step_stats.proto (TensorFlow 2.21).
 import gzip
 from collections import Counter as Counts
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +29,7 @@ from profnb.core.columns import Bytes, Int32s, Int64s, sum_by
 from profnb.core.errors import TraceFormatError
 from profnb.core.jit import compiled
 from profnb.core.safe_files import whole_file
-from profnb.tf1.nodes import GraphStats, Label, Nodes, parse_label, read_nodes
+from profnb.tf1.nodes import GraphStats, Nodes, parse_label, read_nodes
 from profnb.trace.assemble import FoundLine, assemble_trace
 from profnb.trace.model import Counter, StringTable, Trace
 from profnb.trace.names import GRAPH_RUNS, split_graph_device
@@ -96,24 +96,13 @@ def looks_like_run_metadata(buffer: Bytes) -> bool:
     return rest[:1] == b"/"
 
 
-@dataclass(slots=True)
-class _Distinct:
-    """The devices and labels of all runs, each once, in the order of its first occurrence.
-
-    Attributes:
-        devices: Device strings to their rows.
-        rows: (name, label, device?) of a node to the row of its label.
-        labels: The labels.
-    """
-
-    devices: dict[str, int] = field(default_factory=dict)
-    rows: dict[tuple[bytes, bytes, bool], int] = field(default_factory=dict)
-    labels: list[Label] = field(default_factory=list)
+_Devices = dict[str, int]  # to their rows
+_Labelled = dict[tuple[bytes, bytes, bool], int]  # (name, label, is of a device): row of the label
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One run: its nodes, their rows of ``_Distinct`` and those with times; each of shape (N,)."""
+    """One run: its nodes, the rows of their devices and labels, and those with times; each of shape (N,)."""
 
     nodes: Nodes
     device: Int64s
@@ -147,7 +136,7 @@ def read_run_metadata(buffers: Sequence[Bytes], source: str, numbers: Sequence[i
     """
     if not buffers:
         raise TraceFormatError("No session run. Give a file with one or more.")
-    distinct, runs = _Distinct(), list[_Run]()
+    devices, labelled, runs = _Devices(), _Labelled(), list[_Run]()
     for buffer in buffers:
         try:
             stats = _stats_of(buffer)
@@ -156,7 +145,11 @@ def read_run_metadata(buffers: Sequence[Bytes], source: str, numbers: Sequence[i
         _check_count(len(stats))
         # A message without any is still a run.
         each = [stats.rows(slice(at, at + 1)) for at in range(len(stats))] or [stats]
-        runs += [_read_run(run, buffer.size, distinct) for run in each]
+        runs += [_read_run(run, buffer.size, devices, labelled) for run in each]
+    labels = [
+        parse_label(*(part.decode("utf-8", "replace") for part in texts), is_device=is_device)
+        for *texts, is_device in labelled
+    ]
     base = min(run.begin_ns for run in runs)
     span_ns = max(run.end_ns for run in runs) - base
     if span_ns > _LONGEST_NS:
@@ -171,15 +164,15 @@ def read_run_metadata(buffers: Sequence[Bytes], source: str, numbers: Sequence[i
     # What a cluster's workers receive is labelled with how fast it came ("[640.0KB 612.7Mb/s] edge_14_w/read
     # from ..."), which differs from run to run: there the event's name counts.
     first: dict[str, int] = {}
-    alike = np.arange(len(distinct.labels))
-    for row, label in enumerate(distinct.labels):
+    alike = np.arange(len(labels))
+    for row, label in enumerate(labels):
         if label.event.startswith(_RECEIVED):
             alike[row] = first.setdefault(label.event, row)
     program, programs = name_programs([alike[run.label[run.timed]] for run in runs])
-    name = np.concatenate([*(r.label[r.timed] for r in runs), program + len(distinct.labels)])
-    behind = np.full(len(runs), len(distinct.devices))
+    name = np.concatenate([*(r.label[r.timed] for r in runs), program + len(labels)])
+    behind = np.full(len(runs), len(devices))
     device = np.concatenate([*(r.device[r.timed] for r in runs), behind])
-    lines, line = _spread_over_lines([*distinct.devices], device, begin_ps, duration_ps)
+    lines, line = _spread_over_lines([*devices], device, begin_ps, duration_ps)
     rows = [run.label for run in runs]
     number = np.array(numbers if len(numbers) == len(runs) else range(len(runs)), np.int64)
     in_time = np.argsort([run.begin_ns for run in runs], kind="stable")
@@ -193,8 +186,8 @@ def read_run_metadata(buffers: Sequence[Bytes], source: str, numbers: Sequence[i
         )
     return assemble_trace(
         source, lines, line, name, begin_ps, duration_ps,
-        StringTable.of([*(label.event for label in distinct.labels), *programs]),
-        stats=lambda order: GraphStats(nodes, timed, rows, distinct.labels, order, number, is_apart),
+        StringTable.of([*(label.event for label in labels), *programs]),
+        stats=lambda order: GraphStats(nodes, timed, rows, labels, order, number, is_apart),
         counters=_count_memory(nodes, base),
         epoch_ns=base,
         left_out=tuple(left_out),
@@ -216,19 +209,20 @@ def name_programs(nodes: Sequence[Int64s | Int32s]) -> tuple[Int64s, list[str]]:
     return np.array([ranked.index(key) for key in keys], np.int64), names
 
 
-def _read_run(stats: Messages, size: int, distinct: _Distinct) -> _Run:
+def _read_run(stats: Messages, size: int, devices: _Devices, labelled: _Labelled) -> _Run:
     """Read a run, given what it recorded and the size of the message that stands in."""
     try:
-        devices = stats.split(_STATS_DEVICES, "DeviceStepStats")
-        names = devices.inner(_DEVICE_NAME, "device").texts()
-        messages = devices.split(_DEVICE_NODES, "NodeExecStats")
+        recorded = stats.split(_STATS_DEVICES, "DeviceStepStats")
+        names = recorded.inner(_DEVICE_NAME, "device").texts()
+        messages = recorded.split(_DEVICE_NODES, "NodeExecStats")
         nodes = read_nodes(messages)
     except TraceFormatError:
         raise _no_run_metadata(size) from None
-    if len(devices) > _MOST_DEVICES or nodes.duration_ns.max(initial=0) > _LONGEST_NS:
+    longest_ns = nodes.duration_ns.max(initial=0)
+    if len(recorded) > _MOST_DEVICES or longest_ns > _LONGEST_NS:
         raise TraceFormatError(
-            f"{len(devices):,} devices and a node of {nodes.duration_ns.max(initial=0) / 1e9:,.0f} s: more "
-            "than any run has. This is no RunMetadata, or damaged."
+            f"{len(recorded):,} devices and a node of {longest_ns / 1e9:,.0f} s: more than any run has. This "
+            "is no RunMetadata, or damaged."
         )
     timed = np.flatnonzero((nodes.begin_ns > 0) & (nodes.begin_ns < _LATEST_NS))
     if not timed.size:
@@ -237,18 +231,12 @@ def _read_run(stats: Messages, size: int, distinct: _Distinct) -> _Run:
             "session with options=tf.compat.v1.RunOptions(trace_level=tf.compat.v1.RunOptions.FULL_TRACE) "
             "and run_metadata=tf.compat.v1.RunMetadata(), and save the result."
         )
-    rows = [distinct.devices.setdefault(name, len(distinct.devices)) for name in names]
+    rows = [devices.setdefault(name, len(devices)) for name in names]
     sides = [split_graph_device(name)[2] == "device" for name in names]
     is_device = np.array(sides, np.bool_)[messages.parents].tolist()
-    labels = np.empty(len(nodes), np.int64)
-    for node, key in enumerate(zip(nodes.name, nodes.label, is_device, strict=True)):
-        row = distinct.rows.get(key)
-        if row is None:
-            row = distinct.rows[key] = len(distinct.labels)
-            name, label = (part.decode("utf-8", "replace") for part in key[:2])
-            distinct.labels.append(parse_label(name, label, is_device=key[2]))
-        labels[node] = row
-    return _Run(nodes, np.array(rows, np.int64)[messages.parents], labels, timed)
+    keys = zip(nodes.name, nodes.label, is_device, strict=True)
+    label = np.array([labelled.setdefault(key, len(labelled)) for key in keys], np.int64)
+    return _Run(nodes, np.array(rows, np.int64)[messages.parents], label, timed)
 
 
 def _no_run_metadata(size: int) -> TraceFormatError:
@@ -304,20 +292,17 @@ def _spread_over_lines(
 
 def _count_memory(runs: Sequence[Nodes], base: int) -> list[Counter]:
     """Per allocator, the bytes that the ops of a run hold; each run begins with none."""
-    times: dict[str, list[Int64s]] = {}
-    values: dict[str, list[Int64s]] = {}
+    parts: dict[str, list[tuple[Int64s, Int64s]]] = {}
     for run in runs:
         for allocator, (when, size, _) in run.allocation_records().items():
             near = (when > (base - _LONGEST_NS) // 1000) & (when < (base + _LONGEST_NS) // 1000)
             distinct, moment = np.unique(when[near], return_inverse=True)
-            held = sum_by(moment, size[near], distinct.size)
-            times.setdefault(allocator, []).append((distinct * 1000 - base) * 1000)
-            values.setdefault(allocator, []).append(np.cumsum(held))
+            held = np.cumsum(sum_by(moment, size[near], distinct.size))
+            parts.setdefault(allocator, []).append(((distinct * 1000 - base) * 1000, held))
     counters = []
-    for allocator, parts in times.items():
-        when, held = np.concatenate(parts), np.concatenate(values[allocator])
+    for allocator, of_runs in parts.items():
+        when, held = map(np.concatenate, zip(*of_runs, strict=True))
         order = np.argsort(when, kind="stable")
-        counters.append(
-            Counter("memory", allocator, "bytes", when[order], held[order].astype(np.float64))
-        )
+        values = held[order].astype(np.float64)
+        counters.append(Counter("memory", allocator, "bytes", when[order], values))
     return counters

@@ -211,37 +211,31 @@ def _copy_graph(tf: Any, graph: Any) -> Any:
 def _rows_of(answer: Any, view: str) -> list[SimpleNamespace]:
     """The tree below the root, depth first; branches that never ran are left out."""
     rows: list[SimpleNamespace] = []
+    prefix = "" if view == "op" else "total_"
     waiting = [(child, 0, -1) for child in reversed(answer.children)]
     while waiting:
         node, depth, parent = waiting.pop()
-        row = _row_of(node, view, depth, parent)
+        occurrences = _occurrences(node, view)
         if view == "op":  # a chain in which each op type hangs below the one before it
             waiting.extend((child, 0, -1) for child in node.children)
-        elif row.occurrences:
+        elif occurrences:
             waiting.extend((child, depth + 1, len(rows)) for child in reversed(node.children))
-        if row.occurrences:
-            rows.append(row)
+        if occurrences:
+            sums = {name: int(getattr(node, prefix + field)) for name, field in _SUMS.items()}
+            rows.append(SimpleNamespace(
+                name=node.name, depth=depth, parent=parent, self_us=int(node.exec_micros), **sums,
+                occurrences=occurrences,
+            ))  # fmt: skip
     return rows
-
-
-def _row_of(node: Any, view: str, depth: int, parent: int) -> SimpleNamespace:
-    prefix = "" if view == "op" else "total_"
-    sums = {name: int(getattr(node, prefix + field)) for name, field in _SUMS.items()}
-    return SimpleNamespace(
-        name=node.name, depth=depth, parent=parent, self_us=int(node.exec_micros), **sums,
-        occurrences=_occurrences(node, view),
-    )  # fmt: skip
 
 
 def _occurrences(node: Any, view: str) -> int:
     if view in ("scope", "graph"):
         return int(node.total_run_count)
-    count, waiting = 0, [node]
-    while waiting:
-        below = waiting.pop()
-        count += sum(int(op.run_count) for op in below.graph_nodes)
-        waiting.extend(below.children if view == "code" else ())
-    return count
+    nodes = [node]
+    for one in nodes if view == "code" else ():  # grows by what is below
+        nodes += one.children
+    return sum(int(op.run_count) for one in nodes for op in one.graph_nodes)
 
 
 @contextlib.contextmanager

@@ -150,10 +150,9 @@ def copy_direction(name: str) -> str | None:
         hlo_copy = _HLO_COPY.match(name[:2000])
         if hlo_copy is None:
             return None
-        ends = [
-            "host" if _HOST_MEMORY in one else "device" for one in _LAYOUT.findall(hlo_copy[1])[:2]
-        ]
-        return " to ".join(reversed(ends)) if len(ends) == 2 else "other"
+        layouts = _LAYOUT.findall(hlo_copy[1])[:2]
+        ends = ["host" if _HOST_MEMORY in one else "device" for one in reversed(layouts)]
+        return " to ".join(ends) if len(ends) == 2 else "other"
     for prefix, direction in _BLIT_KERNELS:
         if start.startswith(prefix):
             return direction
@@ -187,10 +186,8 @@ def copy_direction_of_details(details: str) -> str:
     """
     kinds = dict(_DETAIL.findall(details[:200]))
     if "_src" in kinds and "_dst" in kinds:
-        ends = [
-            "device" if kinds[end] in ("device", "array") else "host" for end in ("_src", "_dst")
-        ]
-        return " to ".join(ends)
+        is_device = [kinds[end] in ("device", "array") for end in ("_src", "_dst")]
+        return " to ".join("device" if one else "host" for one in is_device)
     kind = kinds.get("", "")
     return copy_direction(f"Copy{kind}") or copy_direction(f"Memcpy{kind}") or "other"
 

@@ -132,10 +132,11 @@ class _Profile:
         columns = numbers.reshape(-1, len(types)).T
         usable = [row for row, (_, unit) in enumerate(types) if unit in _NS or unit in _BYTES]
         chosen = [row for row in usable if types[row][0] == self._text(default)] or usable
-        scale, (kind, unit) = 1, types[chosen[-1] if chosen else -1]
-        values = counts = columns[chosen[-1] if chosen else -1]
+        row, scale = chosen[-1] if chosen else -1, 1
+        (kind, unit), values = types[row], columns[row]
+        counts = values
         if chosen:
-            counted = [row for row in range(chosen[-1]) if types[row][1] == "count"]
+            counted = [before for before in range(row) if types[before][1] == "count"]
             counts = columns[counted[-1]] if counted else np.full(values.size, -1)
         else:
             (period_unit,) = self._whole.inner(_PERIOD_TYPE, "type of pprof").numbers(2)
@@ -162,9 +163,8 @@ class _Profile:
         columns = (one.tolist() for one in functions.numbers(1, 2, 3, 4, 5))
         for number, name, other, file_text, start in zip(*columns, strict=True):
             title = self._text(name) or self._text(other)
-            row_of[number] = rows.setdefault(
-                (title, self._text(file_text), max(start, 0)), len(rows)
-            )
+            function = title, self._text(file_text), max(start, 0)
+            row_of[number] = rows.setdefault(function, len(rows))
         mappings = self._split(_MAPPINGS, "mapping")
         file_of = dict(zip(*(one.tolist() for one in mappings.numbers(1, 5)), strict=True))
         locations = self._split(_LOCATIONS, "location")

@@ -114,19 +114,13 @@ def find_traces(path: str | os.PathLike[str]) -> list[TraceFile]:
             f"No *{XPLANE_SUFFIX}, *.trace.json[.gz] or timeline*.json under {root}. Give a trace file, or "
             "a logdir with plugins/profile/RUN/HOST.xplane.pb."
         )
+    together = [[file] for file in files]
     if EVENT_FILE in files[0].name:
-        folders = group((file.parent, file) for file in sorted(files))
-        trace_files = [
-            replace(_trace_file(first), beside=(*others,)) for first, *others in folders.values()
-        ]
-    else:
-        trace_files = [_trace_file(file) for file in files]
+        together = list(group((file.parent, file) for file in sorted(files)).values())
+    trace_files = [replace(_trace_file(first), beside=(*others,)) for first, *others in together]
     traces = _group_into_runs(trace_files)
-    newest = {
-        run: max(trace.path.stat().st_mtime for trace in hosts)
-        for run, hosts in runs_of(traces).items()
-    }
-    return sorted(traces, key=lambda trace: (newest[trace.run], trace.run, trace.host))
+    times = group((trace.run, trace.path.stat().st_mtime) for trace in traces)
+    return sorted(traces, key=lambda trace: (max(times[trace.run]), trace.run, trace.host))
 
 
 def _walked(root: Path) -> list[Path]:

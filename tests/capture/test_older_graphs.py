@@ -22,7 +22,7 @@ def read_graphs(name):
     watch = GraphWatch(places := LineTable())
     watch.shapes.clear()
     found = [lines for lines in watch.finish() if lines.name == name]
-    return [(own.op_names, own.op_types, [places.listed[row] if row >= 0 else None for row in own.places], own.is_outside) for own in found], watch.shapes
+    return [(own.op_names, own.op_types, [[*places][row] if row >= 0 else None for row in own.places], own.is_outside) for own in found], watch.shapes
 
 
 def traced(name):

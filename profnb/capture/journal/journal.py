@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
@@ -79,21 +79,10 @@ class Journal:
         self._looks = self._stacks = self._stack = self._user_files = 0
         self._met: set[int] = set()  # code by its id
         self._titles: dict[str, str] = {}  # of files; "" for profnb's
-        self._lists: Mapping[str, list[Any]] = {
-            "begin": [],
-            "names": log.names,
-            "runs": log.runs,
-            "run_spans": log.run_spans,
-            "failed": log.failed,
-            "ended_at": log.ended_at,
-            "ended_epoch": log.ended_epoch,
-            "ours": own_time.spans,
-            "codes": [],
-            "cells": [],
-            "boards": [],
-            "trace": [],
-            "versions": [],
-        }
+        of_log = ("names", "runs", "run_spans", "failed", "ended_at", "ended_epoch")
+        of_journal = ("begin", "codes", "cells", "boards", "trace", "versions")
+        self._lists: dict[str, list[Any]] = {name: [] for name in of_journal}
+        self._lists |= {name: getattr(log, name) for name in of_log} | {"ours": own_time.spans}
         self._lengths = dict.fromkeys(self._lists, 0)  # of what is written
 
     def start(self) -> None:
@@ -104,15 +93,12 @@ class Journal:
             self._file = JournalFile()
             self._began_ns = time.perf_counter_ns()
             limit = find_limit()
-            self._lists["begin"].append(
-                {
-                    "began_ns": self._began_ns,
-                    "base": self._sampler.base,
-                    "warmup_steps": self._options.warmup_steps,
-                    "limit_bytes": MISSING if limit is None else limit.limit_bytes,
-                    "limit_of": "" if limit is None else limit.of,
-                }
-            )
+            self._lists["begin"].append({
+                "began_ns": self._began_ns, "base": self._sampler.base,
+                "warmup_steps": self._options.warmup_steps,
+                "limit_bytes": MISSING if limit is None else limit.limit_bytes,
+                "limit_of": "" if limit is None else limit.of,
+            })  # fmt: skip
             self._write_lists(self._file)
             self._file.commit(self._newest(self._began_ns, 0))
             self._thread = threading.Thread(target=self._write_on, name="profnb", daemon=True)
@@ -264,11 +250,9 @@ class Journal:
             return
         with suppress(OSError, ValueError):
             keep_a_day(Path(folder))
-            name = os.fspath(path.relative_to(gettempdir()))
-            window_ns, closed_by = self._recording.window_ns, self._recording.closed_by
-            self._lists["trace"].append(
-                {"path": name, "window_ns": window_ns, "closed_by": closed_by}
-            )
+            written: dict[str, Any] = {"path": os.fspath(path.relative_to(gettempdir()))}
+            written |= {name: getattr(self._recording, name) for name in ("window_ns", "closed_by")}
+            self._lists["trace"].append(written)
 
 
 def _packed(first: int, cells: array[int]) -> bytes:

@@ -76,12 +76,9 @@ class CoreClock:
         before, now = self._before, _read()
         if not now.threads or not before.threads:
             return CoreWaits()
+        both = [(one, before.threads.get(name, (0, 0))) for name, one in now.threads.items()]
         ran_ns, waited_ns = (
-            sum(
-                max(times[at] - before.threads.get(thread, (0, 0))[at], 0)
-                for thread, times in now.threads.items()
-            )
-            for at in (0, 1)
+            sum(max(one[at] - earlier[at], 0) for one, earlier in both) for at in (0, 1)
         )
         others_ns = 0
         if now.busy_ns and before.busy_ns:

@@ -262,9 +262,8 @@ class KerasBatches:
         if callbacks is not self._callbacks():  # as a rule they are those of the batch before
             self._callbacks = weakref.ref(callbacks)
             # An int in Keras 3, a variable of its own in Keras 2.
-            self._iterations = (
-                _count(seams.STEPS_PER_EXECUTION.of(seams.CALLBACK_MODEL.of(callbacks))) or 1
-            )
+            steps = seams.STEPS_PER_EXECUTION.of(seams.CALLBACK_MODEL.of(callbacks))
+            self._iterations = _count(steps) or 1
         iterations = self._iterations
         span = opened.batch or opened.innermost()
         if span is not None:

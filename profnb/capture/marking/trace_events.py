@@ -327,10 +327,9 @@ class FunctionLog:
         if code is not None and is_user_file(code.co_filename):
             place = code.co_filename, code.co_firstlineno
         row = row if code is None else self._codes.setdefault(code, row)
-        traced = TracedFunction(
-            str(getattr(inner, "__name__", "")), row, package in seams.KERAS_LIBRARIES
-        )
-        self._seen.append((replace(traced, phase=phase), place, user_place(frame)))
+        name, is_keras = str(getattr(inner, "__name__", "")), package in seams.KERAS_LIBRARIES
+        traced = TracedFunction(name, row, is_keras, phase=phase)
+        self._seen.append((traced, place, user_place(frame)))
         self._tracings.append(1)
 
     def listed(self) -> tuple[TracedFunction, ...]:

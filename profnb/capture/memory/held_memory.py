@@ -41,12 +41,12 @@ _PLAIN = (int, float, str, bytes, type(None))  # what a long list begins with, i
 _LONG, _MOST_OBJECTS, _DEEPEST_HOLDER, _MOST_HOLDERS = 100, 50_000, 6, 500
 
 
-class _Claims:
-    """Blocks of memory by who claimed them first."""
+class _Claims(BlockSums):
+    """Blocks of memory by who claimed them first: by kind, holder and device."""
 
     def __init__(self) -> None:
         """Nobody has any."""
-        self._sums = BlockSums()  # by kind, holder and device
+        super().__init__()
         self._taken: dict[int, Any] = {}
 
     def claim(self, array: Any, kind: str, holder: str) -> None:
@@ -58,15 +58,12 @@ class _Claims:
             return
         key, size, device = block
         self._taken[key] = array  # alive meanwhile, so that no other has its number
-        self._sums.count((kind, holder, device), size)
+        self.count((kind, holder, device), size)
 
     def held(self) -> tuple[HeldMemory, ...]:
         """All of it, the largest first."""
-        rows = [
-            HeldMemory(kind, holder, device, *both)
-            for (kind, holder, device), both in self._sums.items()
-            if both[0]
-        ]
+        held = ((key, both) for key, both in self.items() if both[0])
+        rows = (HeldMemory(kind, holder, at, *both) for (kind, holder, at), both in held)
         return tuple(sorted(rows, key=lambda row: -row.bytes)[:_MOST_HOLDERS])
 
 
@@ -168,14 +165,10 @@ def _torch_claims(
     """
     inner = {id(part) for module in modules for part in module.children()}
     roots = [module for module in modules if id(module) not in inner]
-    named = (
-        (type(root).__name__, name, weight)
-        for root in roots
-        for name, weight in (*root.named_parameters(), *root.named_buffers())
-    )
-    for root_name, name, weight in named:
-        layer = "/".join([root_name, *name.split(".")[:-1]])
-        yield WEIGHTS, layers.setdefault(id(weight), layer), weight
+    for root in roots:
+        for name, weight in (*root.named_parameters(), *root.named_buffers()):
+            layer = "/".join([type(root).__name__, *name.split(".")[:-1]])
+            yield WEIGHTS, layers.setdefault(id(weight), layer), weight
     for tensor in tensors:
         if tensor.is_leaf and tensor.grad is not None:
             yield GRADIENTS, layers.get(id(tensor), ""), tensor.grad
@@ -194,11 +187,8 @@ def _kind_of(array: Any) -> str:
     """The kind of an array that neither a model nor an optimizer has."""
     if getattr(array, "grad_fn", None) is not None:
         return ACTIVATIONS
-    return (
-        WEIGHTS
-        if package_of(array) in ("tensorflow", "keras") and hasattr(array, "assign")
-        else DATA
-    )
+    is_weight = package_of(array) in ("tensorflow", "keras") and hasattr(array, "assign")
+    return WEIGHTS if is_weight else DATA
 
 
 def _reached(names: Iterable[tuple[str, object]]) -> Iterator[tuple[str, Any, bool]]:
@@ -257,20 +247,15 @@ def find_pools() -> tuple[MemoryPool, ...]:
         if cuda is not None and cuda.is_initialized():
             for number in range(cuda.device_count()):
                 name = f"GPU:{number}"
-                free_and_all = cuda.mem_get_info(number)
-                peak = cuda.max_memory_allocated(number)
-                pools.append(
-                    MemoryPool(name, cuda.memory_allocated(number), peak, free_and_all[1], name)
-                )
+                in_use, peak = cuda.memory_allocated(number), cuda.max_memory_allocated(number)
+                pools.append(MemoryPool(name, in_use, peak, cuda.mem_get_info(number)[1], name))
     with OwnFaults():  # likewise
         jax: Any = sys.modules.get("jax")
         for device in jax.local_devices() if len(pools) == 1 and jax_has_devices() else ():
             stats, name = device.memory_stats() or {}, device_of(str(device))
             if stats and name not in ("", CPU):
-                in_use, peak, limit_bytes = (
-                    int(stats.get(key, UNKNOWN_BYTES)) for key in _JAX_STATS
-                )
-                pools.append(MemoryPool(name, in_use, peak, limit_bytes, name))
+                in_use, peak, most = (int(stats.get(key, UNKNOWN_BYTES)) for key in _JAX_STATS)
+                pools.append(MemoryPool(name, in_use, peak, most, name))
     return tuple(pools)
 
 

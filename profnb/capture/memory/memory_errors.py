@@ -89,9 +89,8 @@ def find_shortage(error: BaseException | None) -> MemoryShortage | None:
     """
     for one in _chain(error):
         text = _text_of(one)
-        if not _is_of_memory(one, text):
-            continue
-        return replace(_with_process(_read(one, text)), where=_users_line(one))
+        if _is_of_memory(one, text):
+            return replace(_with_process(_read(one, text)), where=_users_line(one))
     return None
 
 
@@ -110,8 +109,7 @@ def _text_of(error: BaseException) -> str:
 
 
 def _is_of_memory(error: BaseException, text: str) -> bool:
-    kinds = type(error).__mro__
-    if any(kind.__name__ in _KINDS for kind in kinds):
+    if any(kind.__name__ in _KINDS for kind in type(error).__mro__):
         return True
     is_of_framework = package_of(error) in _RAISING
     is_plain = type(error) is RuntimeError  # PyTorch's errors of the CPU, and of before 1.13
@@ -119,9 +117,7 @@ def _is_of_memory(error: BaseException, text: str) -> bool:
 
 
 def _read(error: BaseException, text: str) -> MemoryShortage:
-    facts: dict[str, Any] = {
-        fact: _first_size(patterns, text) for fact, patterns in _PATTERNS.items()
-    }
+    facts: dict[str, Any] = {fact: _first_size(forms, text) for fact, forms in _PATTERNS.items()}
     reserved = facts.pop("reserved_bytes")
     if facts["unused_bytes"] < 0 <= facts["in_use_bytes"] <= reserved:
         facts["unused_bytes"] = reserved - facts["in_use_bytes"]
@@ -174,19 +170,13 @@ def _with_process(shortage: MemoryShortage) -> MemoryShortage:
     """Add what the process has and may have, where the CPU's memory ran out."""
     if shortage.device != CPU:
         return shortage
-    pool = process_pool()
-    return replace(
-        shortage,
-        in_use_bytes=pool.in_use_bytes,
-        limit_bytes=pool.limit_bytes,
-        limit_of=pool.limit_of,
-    )
+    pool, names = process_pool(), ("in_use_bytes", "limit_bytes", "limit_of")
+    return replace(shortage, **{name: getattr(pool, name) for name in names})
 
 
 def _users_line(error: BaseException) -> str:
     """The innermost line of the user's own code that the error passed; "" for none."""
-    passed = [
-        (frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)
-    ]
-    file, line = next((place for place in reversed(passed) if is_user_file(place[0])), ("", 0))
+    passed = list(traceback.walk_tb(error.__traceback__))
+    places = ((frame.f_code.co_filename, line) for frame, line in reversed(passed))
+    file, line = next((place for place in places if is_user_file(place[0])), ("", 0))
     return f"{file_title(file, number_cells())}:{line}" if line else ""

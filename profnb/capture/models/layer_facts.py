@@ -168,6 +168,13 @@ def describe_model(model: Any, traced: Mapping[int, TracedLayer] | None = None) 
     graph = next((seen.graph for row, seen in calls if row == 0), None)
     has_keras_step = _ask(_has_keras_step, model, otherwise=False)
     graphs = _ask(function_graphs, model, otherwise={}) | ({} if graph is None else {"": [graph]})
+
+    def ops_of(phase: str, graph: Any) -> Mapping[str, OpFact]:
+        is_of_keras = (
+            has_keras_step and phase != ""
+        )  # a loop of the user's own is no step of Keras'
+        return _ask(describe_ops, graph, walk.row_of_handle, is_of_keras, otherwise={})
+
     return ModelFacts(
         name=str(model.name),
         layers=tuple(walk.rows),
@@ -178,20 +185,7 @@ def describe_model(model: Any, traced: Mapping[int, TracedLayer] | None = None) 
         again=frozenset().union(*(seen.again for _, seen in calls)),
         calls={row: seen.calls for row, seen in calls if seen.calls},
         has_own_scopes=any(seen.has_own_scopes for _, seen in calls),
-        ops={
-            phase: [
-                # A loop of the user's own is no step of Keras'.
-                _ask(
-                    describe_ops,
-                    one,
-                    walk.row_of_handle,
-                    has_keras_step and phase != "",
-                    otherwise={},
-                )
-                for one in of_phase
-            ]
-            for phase, of_phase in graphs.items()
-        },
+        ops={phase: [ops_of(phase, one) for one in listed] for phase, listed in graphs.items()},
     )
 
 
@@ -311,12 +305,8 @@ def _nodes_of(layer: Any) -> list[Any]:
 
 def _producers(layer: Any) -> list[Any]:
     """Give the layers that made a layer's inputs in a graph of layers."""
-    made = (
-        seams.NODE_LAYER.of(of)
-        for node in _nodes_of(layer)
-        for of in seams.NODE_PARENTS.of(node, [])
-    )
-    return [producer for producer in made if producer is not None]
+    parents = (of for node in _nodes_of(layer) for of in seams.NODE_PARENTS.of(node, []))
+    return [made for made in map(seams.NODE_LAYER.of, parents) if made is not None]
 
 
 def _is_called_again(layer: Any, shapes: tuple[Shape, ...]) -> bool:
@@ -381,9 +371,8 @@ def input_shapes(layer: Any) -> tuple[Shape, ...]:
     shapes = [shape for tensors in inputs for shape in _tensor_shapes(tensors)[:1]]
     if shapes:
         return tuple(shapes)
-    built = _as_shape(
-        seams.BUILT_SHAPES.of(layer, {}).get("input_shape") or seams.BUILT_SHAPE.of(layer)
-    )
+    given = seams.BUILT_SHAPES.of(layer, {}).get("input_shape") or seams.BUILT_SHAPE.of(layer)
+    built = _as_shape(given)
     return (built,) if built else ()
 
 
@@ -392,10 +381,9 @@ def _output_shape(layer: Any, is_library: bool) -> Shape | None:
     for node in _nodes_of(layer)[-1:]:
         for shape in _tensor_shapes(seams.NODE_OUTPUTS.of(node)):
             return shape
-    if seams.LAYER_GRAPH.of(layer) is not None and isinstance(
-        getattr(layer, "outputs", None), list
-    ):
-        return next(iter(_tensor_shapes(layer.outputs)), None)
+    outputs = getattr(layer, "outputs", None)
+    if seams.LAYER_GRAPH.of(layer) is not None and isinstance(outputs, list):
+        return next(iter(_tensor_shapes(outputs)), None)
     if inherits(layer, "Sequential"):
         parts = getattr(layer, "layers", None)
         return _output_shape(parts[-1], is_library=True) if parts else None

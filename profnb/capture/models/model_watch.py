@@ -180,9 +180,8 @@ class ModelWatch:
         seen = self._seen.get(id(layer))
         if seen is None or seen.layer() is not layer or seen.was_outside or not seen.was_inside:
             return False
-        return any(
-            made.name.startswith(_TAPE) for made in reversed(seams.GRAPH_OPERATIONS.of(graph)())
-        )
+        latest = reversed(seams.GRAPH_OPERATIONS.of(graph)())
+        return any(made.name.startswith(_TAPE) for made in latest)
 
     def _call_ended(self, layer: Any, *_: object, **__: object) -> None:
         if not self._open or self._open[-1][0] != id(layer):
@@ -327,6 +326,7 @@ def describe_module(module: Any, name: str, calls: Mapping[int, int]) -> ModelFa
             kind = type(part if whole is None else whole)
             above, _, short_name = dotted.rpartition(".")
             weights = list(part.parameters(recurse=whole is not None))
+            fresh = [weight for weight in weights if id(weight) not in counted]
             row = row_of[dotted] = len(rows)
             called |= {row: calls[id(part)]} if calls.get(id(part)) else {}
             rows.append(
@@ -336,9 +336,7 @@ def describe_module(module: Any, name: str, calls: Mapping[int, int]) -> ModelFa
                     kind=kind.__name__,
                     is_library=kind.__module__.startswith(_TORCH_MODULES),
                     parent=row_of[above] if dotted else -1,
-                    parameters=sum(
-                        _size(weight) for weight in weights if id(weight) not in counted
-                    ),
+                    parameters=sum(map(_size, fresh)),
                     is_shared=called.get(row, 0) > 1,
                     is_trainable=any(bool(weight.requires_grad) for weight in weights),
                 )

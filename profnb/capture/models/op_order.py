@@ -132,11 +132,9 @@ def _find_updates(
             continue
         scope, slash, _ = operation.name.partition("/")
         rows[at] = row
-        if slash:
-            inside = (
-                one for one in range(since, at) if operations[one].name.startswith(f"{scope}/")
-            )
-            rows.update(dict.fromkeys(inside, row))
+        for before in range(since, at) if slash else ():
+            if operations[before].name.startswith(f"{scope}/"):
+                rows[before] = row
         since = at + 1
     return rows
 
@@ -153,9 +151,8 @@ def _outermost(tensor: Any, outer_of: dict[int, dict[int, Any]]) -> Any:
         if graph is None:
             break
         if id(graph) not in outer_of:
-            outer_of[id(graph)] = {
-                id(inner): outer for outer, inner in seams.CAPTURES.of(graph, ())
-            }
+            captures = seams.CAPTURES.of(graph, ())
+            outer_of[id(graph)] = {id(inner): outer for outer, inner in captures}
         outer = outer_of[id(graph)].get(id(tensor))
         if outer is None:
             break

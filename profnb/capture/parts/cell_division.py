@@ -125,10 +125,8 @@ class _Parts:
             return list(calls)
         threads, whole_ns = (parts.PROFNB, _THREADS), sum(row.wall_ns for row in rows)
         for row in rows:
-            row.wall_ns, row.longest_ns = (
-                without(row.wall_ns, share),
-                without(row.longest_ns, share),
-            )
+            row.wall_ns = without(row.wall_ns, share)
+            row.longest_ns = without(row.longest_ns, share)
         self.add((*threads, "", 0), counts.end_ns, whole_ns - sum(row.wall_ns for row in rows))
         self.tree.add((NodeKey(*threads),), counts.end_ns, self.tree.take(share, parts.PROFNB))
         return [(key, begin, end, without(took, share)) for key, begin, end, took in calls]
@@ -181,9 +179,8 @@ def _calls_by_path(log: StepLog, looks: "_Looks") -> Counter[Path]:
         depths = [depth for depth, place in enumerate(path, 1) if place.kind == parts.CALL]
         if depths:
             seen[int(run[look])] = path[: depths[0]]
-    return Counter(
-        {path: round(n * end.size / len(seen)) for path, n in Counter(seen.values()).items()}
-    )
+    met = Counter(seen.values())
+    return Counter({path: round(n * end.size / len(seen)) for path, n in met.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,9 +250,8 @@ class _Spans:
         self.name, self.end_ns = np.asarray(log.column("name"), np.int64), end
         self.method = [_method_of(one) for one in log.runs]
         self._run = _runs_of_steps(log)
-        self._fit_steps = np.flatnonzero(
-            np.isin(self._run, [at for at, method in enumerate(self.method) if method == _FIT])
-        )
+        fits = [at for at, method in enumerate(self.method) if method == _FIT]
+        self._fit_steps = np.flatnonzero(np.isin(self._run, fits))
         self._find_contexts(log)
         self._find_flown(in_flown, end.searchsorted([since for since, _ in flights], "right") - 1)
         took = np.diff(self.edge_ns)
@@ -314,12 +310,9 @@ class _Spans:
         is_inside = (run[before] >= 0) & (run[before] == run[after])
         code = np.where(is_inside, 2 * run[before] + ends_epoch[after], -1)
         codes, self.context = np.unique(code, return_inverse=True)
-        self.contexts = [
-            (parts.EPOCH_ENDS if at % 2 else parts.GAPS, self.method[at // 2])
-            if at >= 0
-            else (parts.OTHER, "")
-            for at in codes.tolist()
-        ]
+        kinds, other = (parts.GAPS, parts.EPOCH_ENDS), (parts.OTHER, "")
+        rows = [divmod(at, 2) for at in codes.tolist()]
+        self.contexts = [(kinds[of], self.method[at]) if at >= 0 else other for at, of in rows]
 
     def _find_flown(self, in_flown: Int64s, before: Int64s) -> None:
         """Say whose it is that lies where batches are still computed, if no look says more.
@@ -427,11 +420,8 @@ def _keys_of_steps(log: StepLog, took: Int64s) -> tuple[list[_Key], Int64s]:
     is_slow = first & (retraced == 0) & (later > 0) & (took >= _FAR_LONGER * later)
     is_validation = np.isin(of_run, numbers[validates]) & (run > 0)
     facts, key = distinct_rows(name, kind, retraced, run > 0, is_validation, is_slow)
-    keys: list[_Key] = [
-        (*_part_of_step(log.names[code], KINDS[of_kind], *flags), "", 0)
-        for code, of_kind, *flags in facts
-    ]
-    return keys, key
+    named = (_part_of_step(log.names[code], KINDS[at], *flags) for code, at, *flags in facts)
+    return [(*names, "", 0) for names in named], key
 
 
 def _part_of_step(
@@ -709,12 +699,10 @@ def _records(
     listed = []
     for key in order:
         row, placed = made.rows[key], [key[2:]] if key[2] else []
-        placed += [place for place, _ in row.places.most_common() if place[0]]
-        longest_ns = min(row.longest_ns, row.wall_ns)
-        counts_of_row = row.occurrences, row.wall_ns, longest_ns
-        listed.append(
-            CellPart(*key[:2], *counts_of_row, *[*placed, ("", 0)][0], is_counted=row.is_counted)
-        )
+        placed += [where for where, _ in row.places.most_common() if where[0]]
+        counted = row.occurrences, row.wall_ns, min(row.longest_ns, row.wall_ns)
+        place = [*placed, ("", 0)][0]
+        listed.append(CellPart(*key[:2], *counted, *place, is_counted=row.is_counted))
     records = CellRecords(counts.end_ns - counts.begin_ns, listed, tree=tree)
     files = {part.file for part in listed}
     records.cells = {file: number for file, number in number_cells().items() if file in files}

@@ -172,14 +172,10 @@ class CellRecords:
         listed = {(entry.part, entry.name): row for row, entry in enumerate(self.parts)}
         row = listed.get((part, name), len(self.parts))
         entry = [*self.parts, CellPart(part, name, 0, 0, 0)][row]
-        self.parts[row : row + 1] = [
-            replace(
-                entry,
-                occurrences=entry.occurrences + 1,
-                wall_ns=entry.wall_ns + wall_ns,
-                longest_ns=max(entry.longest_ns, wall_ns),
-            )
-        ]
+        times, whole_ns = entry.occurrences + 1, entry.wall_ns + wall_ns
+        longest_ns = max(entry.longest_ns, wall_ns)
+        entry = replace(entry, occurrences=times, wall_ns=whole_ns, longest_ns=longest_ns)
+        self.parts[row : row + 1] = [entry]
 
 
 def shorten_parts(records: CellRecords, folder: str) -> CellRecords:

@@ -191,7 +191,7 @@ def find_rank(given: int | None = None, environment: Mapping[str, str] = os.envi
     if task is not None:
         return task if task.processes > 1 else None
     for number, size in _VARIABLES:
-        rank, ranks = _whole(environment.get(number)), _whole(environment.get(size))
+        rank, ranks = (_whole(environment.get(name, "")) for name in (number, size))
         if rank is not None and ranks is not None and rank < ranks > 1:
             return Rank(str(rank), ranks)
     return _rank_in_framework()
@@ -220,9 +220,8 @@ def _rank_in_framework() -> Rank | None:
     return Rank(str(rank), ranks) if is_known and 0 <= rank < ranks > 1 else None
 
 
-def _whole(text: str | None) -> int | None:
-    is_number = text is not None and text.isdecimal() and len(text) <= len(str(_MOST_RANKS))
-    return int(text) if is_number and text is not None else None
+def _whole(text: str) -> int | None:
+    return int(text) if text.isdecimal() and len(text) <= len(str(_MOST_RANKS)) else None
 
 
 def _task_of_cluster(text: str) -> Rank | None:

@@ -126,9 +126,8 @@ class TorchDoor(Door):
                 happen: the profiler that came second takes all, and stopping the first one then ends both.
         """
         del folder
-        if (
-            seams.TORCH_RUNS.find() or _runs_here()
-        ) and not _RECORDING:  # which ends as this one starts
+        runs = seams.TORCH_RUNS.find() or _runs_here()
+        if runs and not _RECORDING:  # which ends as this one starts
             raise RuntimeError("another PyTorch profiler is running: stop that profiler first")
         activities = None  # all that this PyTorch can record
         if not self._options.device_tracer:

@@ -131,11 +131,8 @@ class TorchLoops:
             self._recorder.events.marker_ended(mark, failed=kind is not None)
 
 
-class _Turn:
-    """One call of an outermost layer."""
-
-    def __init__(self) -> None:
-        self.calls: dict[int, int] = {}  # by id of the module
+class _Turn(dict[int, int]):
+    """One call of an outermost layer: how often each module was called in it, by the module's id."""
 
 
 class _Root:
@@ -179,11 +176,8 @@ class TorchScopes:
         """Mark the scopes of Keras' layers, losses and optimizers, and its metrics, inside the block."""
         entered = keras.watch(seams.KERAS_SCOPE, after=self._scope_entered)
         left = keras.watch(seams.KERAS_SCOPE_EXIT, before=self._left)
-        with (
-            entered,
-            left,
-            keras.watch(seams.KERAS_METRICS, before=self._metrics_begin, after=self._left),
-        ):
+        metrics = keras.watch(seams.KERAS_METRICS, before=self._metrics_begin, after=self._left)
+        with entered, left, metrics:
             yield
 
     def _is_marking(self) -> bool:
@@ -216,8 +210,7 @@ class TorchScopes:
             return
         if not self._open:
             self._turn = _Turn()
-        calls = self._turn.calls
-        calls[id(module)] = calls.get(id(module), 0) + 1
+        self._turn[id(module)] = self._turn.get(id(module), 0) + 1
         root = self._roots.get(id(self._open[0][0])) if self._open else None
         path = None if root is None else root.paths.get(id(module))
         if path is None and self._open:
@@ -247,7 +240,7 @@ class TorchScopes:
         if root.is_described or module is None or root.path.startswith("loss/"):
             return
         root.is_described = True
-        facts = describe_module(module, root.path, self._turn.calls)
+        facts = describe_module(module, root.path, self._turn)
         if facts is not None:
             self._models.add(facts)
 
@@ -277,10 +270,8 @@ class TorchScopes:
 @contextmanager
 def unseen_by_torch_compile() -> Iterator[None]:
     """Put all hooks aside whenever ``torch.compile`` compiles, inside the block."""
-    callbacks, skip = (
-        [seam.find() for seam in seams.TORCH_COMPILE_CALLBACKS],
-        seams.TORCH_SKIPS.find(),
-    )
+    callbacks = [seam.find() for seam in seams.TORCH_COMPILE_CALLBACKS]
+    skip = seams.TORCH_SKIPS.find()
     if skip is not None:
         _skip_profnb(skip)
     with ExitStack() as stack:

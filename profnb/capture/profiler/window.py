@@ -347,9 +347,8 @@ class CodesProfiler:
         """See a library's started and stopped, for which we have a door."""
         starting = {"before": partial(self.starts, door)}
         stopping = {"before": partial(self._stops, door), "after": partial(self._stopped, door)}
-        for seam, function, hooks in zip(
-            door.needed, door.functions, (starting, stopping), strict=True
-        ):
+        both = starting, stopping
+        for seam, function, hooks in zip(door.needed, door.functions, both, strict=True):
             self.watches.enter_context(library.watch_everywhere(seam, function, **hooks))
 
     def starts(self, door: Door, logdir: object = "", *_: object, **__: object) -> None:

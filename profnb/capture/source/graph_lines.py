@@ -26,7 +26,7 @@ from typing import Any
 from profnb.capture import seams
 from profnb.capture.signals import OwnFaults
 from profnb.capture.source.layer_lines import find_layer_lines, living_of, model_types, of_types
-from profnb.capture.source.source_records import CAPTURED, GraphLines, GraphShapes, Shape
+from profnb.capture.source.source_records import CAPTURED, GraphLines, GraphShapes
 from profnb.capture.source.user_code import LineTable, is_user_file
 
 _MOST_OPS_READ, _MOST_GRAPHS, _MOST_INPUTS = 30_000, 1_000, 1_000
@@ -212,9 +212,8 @@ def _note_names(concrete: Iterable[Any]) -> None:
     """Note the names under which graphs run, as traces have them."""
     for one in concrete:
         name = seams.FUNCTION_NAME.of(one, b"")
-        _runs_as[seams.FUNCTION_GRAPH.of(one)] = (
-            name.decode() if isinstance(name, bytes) else str(name)
-        )
+        text = name.decode() if isinstance(name, bytes) else str(name)
+        _runs_as[seams.FUNCTION_GRAPH.of(one)] = text
 
 
 @cache
@@ -272,19 +271,12 @@ def read_shapes(graph: Any, most: int) -> GraphShapes:
     operations = seams.GRAPH_OPERATIONS.of(graph)()
     if len(operations) > most:
         return GraphShapes()
-    row_of: dict[str, int] = {}
-    shapes: list[Shape | None] = []
-    dtypes: list[str] = []
-    inputs: list[tuple[int, ...]] = []
-    settings: dict[int, str] = {}
+    tensors = [(tensor, row) for row, one in enumerate(operations) for tensor in one.outputs]
+    row_of = {tensor.name: number for number, (tensor, _) in enumerate(tensors)}
     captured = _held(graph)
+    settings = {row: CAPTURED for tensor, row in tensors if tensor.name in captured}
+    inputs: list[tuple[int, ...]] = []
     for row, operation in enumerate(operations):
-        for tensor in operation.outputs:
-            row_of[tensor.name], shape = len(shapes), tensor.shape
-            shapes.append(None if shape.rank is None else tuple(shape))
-            dtypes.append(tensor.dtype.name)
-            if tensor.name in captured:
-                settings[row] = CAPTURED
         if operation.type in _OP_SETTINGS:
             value = operation.get_attr(_OP_SETTINGS[operation.type])
             text = value.decode("ascii", "replace") if isinstance(value, bytes) else value
@@ -292,12 +284,13 @@ def read_shapes(graph: Any, most: int) -> GraphShapes:
     for operation in operations:  # a loop's NextIteration is made after the Merge that takes it
         taken = [row_of.get(tensor.name, -1) for tensor in operation.inputs]
         inputs.append(() if len(taken) > _MOST_INPUTS else tuple(taken))
+    shapes: list[Any] = [tensor.shape for tensor, _ in tensors]
     return GraphShapes(
         tuple(operation.name for operation in operations),
         tuple(operation.type for operation in operations),
         tuple(inputs),
         tuple(len(operation.outputs) for operation in operations),
-        tuple(shapes),
-        tuple(dtypes),
+        tuple(None if shape.rank is None else tuple(shape) for shape in shapes),
+        tuple(tensor.dtype.name for tensor, _ in tensors),
         settings,
     )

@@ -145,7 +145,7 @@ class SourceWatch:
         if stacks is not None and self._has_lines and not len(self._line_records):
             self._line_records = lines_of_stacks(stacks)
         graphs = self._graphs.finish(graph_of_runs, models) if self._has_lines and has_run else ()
-        lines, places = self._line_records, self._places.listed
+        lines, places = self._line_records, list(self._places)
         files = [*lines.files, *(file for file, _ in places)]
         frames = () if stacks is None else (file for _, file, _, _ in stacks.frames)
         names = shorten_files([*files, *frames], self.folder)

@@ -189,11 +189,10 @@ def name_frames(looks: Looks, records: StackRecords) -> None:
                 lines[id(code), offset] = line
             if line < 0:
                 continue
-            place = id(code), line
-            stack.append(frames.setdefault(place, len(frames)))
+            stack.append(frames.setdefault((id(code), line), len(frames)))
             if len(frames) > len(records.frames):
-                frame = names[id(code)], code.co_filename, code.co_firstlineno, place[1]
-                records.frames.append(frame)
+                place = code.co_filename, code.co_firstlineno, line
+                records.frames.append((names[id(code)], *place))
         records.stacks.append(tuple(stack))
 
 

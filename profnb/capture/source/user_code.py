@@ -99,24 +99,12 @@ def is_own_file(file: str) -> bool:
     return file.replace("\\", "/").startswith(_OUR_FILES)
 
 
-class LineTable:
-    """Distinct lines of code, numbered in the order they were first seen.
-
-    Attributes:
-        listed: (file, line) of each.
-    """
-
-    def __init__(self) -> None:
-        """Start with none."""
-        self.listed: list[tuple[str, int]] = []
-        self._rows: dict[tuple[str, int], int] = {}
+class LineTable(dict[tuple[str, int], int]):
+    """Distinct lines of code, (file, line), numbered in the order they were first seen."""
 
     def row_of(self, file: str, line: int) -> int:
         """Number a line."""
-        row = self._rows.setdefault((file, line), len(self.listed))
-        if row == len(self.listed):
-            self.listed.append((file, line))
-        return row
+        return self.setdefault((file, line), len(self))
 
 
 def outward(frame: FrameType | None) -> Iterator[FrameType]:

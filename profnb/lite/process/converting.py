@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from profnb.lite.lite_data import match_inputs, read_arrays
+from profnb.lite.lite_data import match_inputs
+from profnb.lite.process.interpreting import read_arrays
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
@@ -17,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from profnb.core.errors import CaptureError
-from profnb.lite.lite_data import LiteData, write_examples
+from profnb.lite.lite_data import LiteData
+from profnb.lite.process.interpreting import write_examples
 
 _SECONDS = 600
 
@@ -65,12 +65,11 @@ class InterpreterProcess:
     def __init__(self, engine: str) -> None:
         """Start it."""
         self.engine = engine
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         self._process = subprocess.Popen(  # noqa: S603 - our own module, by this Python
             [sys.executable, str(Path(__file__).with_name("interpreting.py"))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self._errors,
+            stderr=subprocess.DEVNULL,
             env=own_environment(),
             encoding="utf-8",
         )
@@ -121,7 +120,6 @@ class InterpreterProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._errors.close()
 
 
 @dataclass

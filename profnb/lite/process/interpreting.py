@@ -13,7 +13,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -24,7 +24,6 @@ import numpy as np
 
 _WARM_UP = 10
 _LARGEST_TENSOR = 1 << 24  # elements: what is shown of a layer has to fit
-_QUESTIONS = ("open", "graph", "ready", "round", "outputs", "tensors", "probe", "profile")
 
 
 def _interpreter_class(engine: str) -> tuple[Any, Any]:
@@ -53,15 +52,16 @@ class _Model:
         self.path, self.threads, self.engine = ask["path"], int(ask["threads"]), ask["engine"]
         self.batch = int(ask["batch"])
         self.is_resized = False
-        make, self._resolver = _interpreter_class(self.engine)
-        self.interpreter = make(model_path=self.path, num_threads=self.threads)
-        self.resize(self.interpreter)
+        self.interpreter = self.made()
         self.inputs = self.interpreter.get_input_details()
         self.outputs = self.interpreter.get_output_details()
         self.timed: Callable[[], None] = self.interpreter.invoke
         self.is_compiled = False
 
-    def resize(self, interpreter: Any) -> None:
+    def made(self, **settings: Any) -> Any:
+        """An interpreter of the model, ready to be given inputs."""
+        make, _ = _interpreter_class(self.engine)
+        interpreter = make(model_path=self.path, num_threads=self.threads, **settings)
         for detail in interpreter.get_input_details():
             signature = [int(size) for size in detail.get("shape_signature", detail["shape"])]
             if signature and signature[0] == -1 and self.batch != 1:
@@ -70,18 +70,15 @@ class _Model:
                     detail["index"], [self.batch, *(max(size, 1) for size in signature[1:])]
                 )
         interpreter.allocate_tensors()
+        return interpreter
 
     def without_delegates(self) -> Any:
         """The same model with all its tensors kept and nothing delegated."""
-        make, _ = _interpreter_class(self.engine)
-        interpreter = make(
-            model_path=self.path,
-            num_threads=self.threads,
+        _, resolver = _interpreter_class(self.engine)
+        return self.made(
             experimental_preserve_all_tensors=True,
-            experimental_op_resolver_type=self._resolver.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
+            experimental_op_resolver_type=resolver.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
         )
-        self.resize(interpreter)
-        return interpreter
 
     def by_index(self, arrays: list[Any]) -> dict[int, Any]:
         """The inputs in their types by the index of their tensors."""
@@ -138,11 +135,6 @@ def _real(array: Any, detail: Mapping[str, Any]) -> Any:
     return array.astype(np.float32)
 
 
-def _arrays(path: str) -> list[Any]:
-    with np.load(path, allow_pickle=False) as file:
-        return [file[f"x{at}"] for at in range(len(file.files))]
-
-
 def _described(detail: Mapping[str, Any]) -> dict[str, Any]:
     scale, zero = detail.get("quantization") or (0.0, 0)
     return {
@@ -161,11 +153,6 @@ class _Server:
 
     def __init__(self) -> None:
         self.models: dict[str, _Model] = {}
-
-    def answer(self, ask: Mapping[str, Any]) -> Any:
-        if ask["do"] not in _QUESTIONS:
-            raise KeyError(ask["do"])
-        return getattr(self, ask["do"])(ask)
 
     def probe(self, ask: Mapping[str, Any]) -> dict[str, Any]:
         """Open and run one model once, and tell the most memory that took."""
@@ -209,7 +196,7 @@ class _Server:
     def ready(self, ask: Mapping[str, Any]) -> dict[str, Any]:
         """Fill the inputs and warm up."""
         model = self.models[ask["id"]]
-        arrays = _arrays(ask["source"])
+        arrays = read_arrays(ask["source"])
         model.fill(model.interpreter, arrays)
         model.compile(arrays)
         for _ in range(_WARM_UP):
@@ -219,23 +206,16 @@ class _Server:
         return {"seconds": time.perf_counter() - begin, "is_compiled": model.is_compiled}
 
     def round(self, ask: Mapping[str, Any]) -> dict[str, Any]:
-        """Each model in turn: one run that is not timed, for its caches, then the median of a few."""
+        """Each model in turn."""
         times = {}
         for name in ask["order"]:
-            run = self.models[name].timed
-            run()
-            taken = []
-            for _ in range(ask["burst"]):
-                begin = time.perf_counter()
-                run()
-                taken.append(time.perf_counter() - begin)
-            times[name] = float(np.median(taken))
+            times[name] = median_seconds(self.models[name].timed, ask["burst"])
         return {"seconds": times}
 
     def outputs(self, ask: Mapping[str, Any]) -> dict[str, Any]:
         """Run each example, and keep the outputs."""
         model = self.models[ask["id"]]
-        arrays = _arrays(ask["source"])
+        arrays = read_arrays(ask["source"])
         count = len(arrays[0])
         collected: list[list[Any]] = [[] for _ in model.outputs]
         for begin in range(0, count, model.batch):
@@ -244,18 +224,15 @@ class _Server:
             model.interpreter.invoke()
             for kept, detail in zip(collected, model.outputs, strict=True):
                 kept.append(_real(model.interpreter.get_tensor(detail["index"]), detail))
-        joined = [
-            np.concatenate([np.atleast_1d(one) for one in kept])[:count] for kept in collected
-        ]
-        named: dict[str, Any] = {f"x{at}": array for at, array in enumerate(joined)}
-        np.savez(ask["target"], **named)
+        joined = (np.concatenate([*map(np.atleast_1d, kept)])[:count] for kept in collected)
+        write_examples(ask["target"], joined)
         return {}
 
     def tensors(self, ask: Mapping[str, Any]) -> dict[str, Any]:
         """Keep what ops give for a few examples, tensor by tensor."""
         model = self.models[ask["id"]]
         interpreter = model.without_delegates()
-        arrays = _arrays(ask["source"])
+        arrays = read_arrays(ask["source"])
         details = {int(one["index"]): one for one in interpreter.get_tensor_details()}
         kept: dict[int, list[Any]] = {}
         list_ops = getattr(interpreter, ask["method"], tuple)
@@ -279,10 +256,34 @@ class _Server:
         model = self.models[ask["id"]]
         if model.is_resized:
             raise RuntimeError("an open batch size runs as batches of 1; give fixed_batch=True")
-        values = model.by_index(_arrays(ask["source"]))
+        values = model.by_index(read_arrays(ask["source"]))
         details = model.interpreter.get_signature_runner().get_input_details()
         names = {name: values[one["index"]] for name, one in details.items()}
         return profile_ops(model.path, model.threads, names, ask["runs"])
+
+
+def write_examples(path: Path | str, inputs: Iterable[Any]) -> str:
+    """Write arrays where a process of ours reads them; the path as text."""
+    arrays: dict[str, Any] = {f"x{at}": np.asarray(array) for at, array in enumerate(inputs)}
+    np.savez(path, **arrays)
+    return str(path)
+
+
+def read_arrays(path: str) -> list[Any]:
+    """Read what ``write_examples`` or a process of ours wrote."""
+    with np.load(path, allow_pickle=False) as file:
+        return [file[f"x{at}"] for at in range(len(file.files))]
+
+
+def median_seconds(run: Callable[[], object], burst: int) -> float:
+    """Time a few runs behind one that is not timed, for the caches."""
+    run()
+    taken = []
+    for _ in range(burst):
+        begin = time.perf_counter()
+        run()
+        taken.append(time.perf_counter() - begin)
+    return float(np.median(taken))
 
 
 def _status(name: str) -> int:
@@ -302,9 +303,10 @@ def main() -> int:
     server = _Server()
     for line in sys.stdin:
         try:
-            answer = server.answer(json.loads(line))
+            ask = json.loads(line)
+            answer = getattr(server, ask["do"])(ask)
         except (
-            RuntimeError, ValueError, TypeError, OSError, ImportError, MemoryError, KeyError,
+            RuntimeError, ValueError, TypeError, OSError, ImportError, MemoryError, KeyError, AttributeError,
         ) as error:  # fmt: skip
             answer = {"error": str(error) or type(error).__name__}
         answers.write(json.dumps(answer) + "\n")

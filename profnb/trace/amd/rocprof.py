@@ -70,6 +70,10 @@ def _integer(value: object) -> int:
     return int(value) if is_number and isinstance(value, int) else -1
 
 
+def _at(values: Sequence[Any], number: object) -> Any:
+    return values[row] if 0 <= (row := _integer(number)) < len(values) else None
+
+
 def _text(value: object) -> str:
     return printable(value[:_LONGEST_VALUE]) if isinstance(value, str) else ""
 
@@ -113,7 +117,7 @@ class _Tool:
 
     def __init__(self, tool: Mapping[str, Any]) -> None:
         self._records, strings = _dict(tool.get("buffer_records")), _dict(tool.get("strings"))
-        self._kinds = [_dict(kind) for kind in _list(strings.get("buffer_records"))]
+        self._kinds = _list(strings.get("buffer_records"))
         marks = map(_dict, _list(strings.get("marker_api")))
         self._marks = {_integer(one.get("key")): _text(one.get("value")) for one in marks}
         symbols = map(_dict, _list(tool.get("kernel_symbols")))
@@ -180,11 +184,8 @@ class _Tool:
         return self._marks.get(_integer(one.get("correlation_id")), "")
 
     def _operation(self, one: Mapping[str, Any]) -> str:
-        kind, operation = _integer(one.get("kind")), _integer(one.get("operation"))
-        operations = (
-            _list(self._kinds[kind].get("operations")) if 0 <= kind < len(self._kinds) else []
-        )
-        return _text(operations[operation]) if 0 <= operation < len(operations) else ""
+        kind = _dict(_at(self._kinds, one.get("kind")))
+        return _text(_at(_list(kind.get("operations")), one.get("operation")))
 
     def facts(self) -> dict[str, PlaneStats]:
         """Tell what is known of each GPU."""

@@ -142,22 +142,33 @@ def _parse_object(buffer: Bytes, span: Int64s) -> dict[str, Any]:
     return parsed if isinstance(parsed, dict) else {}
 
 
+def _is_at(buffer: Bytes, at: int, byte: bytes) -> bool:
+    return buffer[at : at + 1].tobytes() == byte
+
+
+def _next_member(buffer: Bytes, at: int) -> tuple[str, int]:
+    """Find the key of the member behind a bracket or comma, and where its value begins; -1 for none."""
+    end = buffer.size
+    at = json_scan.skip_space(buffer, at + 1, end)
+    after = json_scan.string_end(buffer, at, end) if _is_at(buffer, at, b'"') else end
+    colon = json_scan.skip_space(buffer, after, end) if after >= 0 else end
+    if not _is_at(buffer, colon, b":"):
+        return "", -1
+    return text_of(buffer[at:after].tobytes()), json_scan.skip_space(buffer, colon + 1, end)
+
+
 def _find_list(buffer: Bytes, begin: int = 0) -> tuple[int, dict[str, Any] | None]:
     """Find where the list of events of a document begins, and the small members before it.
 
     Returns:
         The position, and the members; None for a bare list.
     """
-
-    def is_at(at: int, byte: bytes) -> bool:
-        return buffer[at : at + 1].tobytes() == byte
-
     end = buffer.size
     has_mark = buffer[begin : begin + 3].tobytes() == b"\xef\xbb\xbf"
     at = json_scan.skip_space(buffer, begin + 3 * has_mark, end)
-    if is_at(at, b"["):
+    if _is_at(buffer, at, b"["):
         return at, None
-    if not is_at(at, b"{"):
+    if not _is_at(buffer, at, b"{"):
         beginning = buffer[at : at + 20].tobytes()
         raise TraceFormatError(
             f"The file begins with {beginning!r}. A Chrome trace is a JSON list of events, or an object "
@@ -165,24 +176,16 @@ def _find_list(buffer: Bytes, begin: int = 0) -> tuple[int, dict[str, Any] | Non
         )
     header: dict[str, Any] = {}
     for _ in range(_MOST_MEMBERS):
-        at = json_scan.skip_space(buffer, at + 1, end)  # behind the bracket or a comma
-        after = json_scan.string_end(buffer, at, end) if is_at(at, b'"') else -1
-        if after < 0:
-            break
-        key = text_of(buffer[at:after].tobytes())
-        at = json_scan.skip_space(buffer, after, end)
-        if not is_at(at, b":"):
-            break
-        at = json_scan.skip_space(buffer, at + 1, end)
-        if key == "traceEvents" and is_at(at, b"["):
+        key, at = _next_member(buffer, at)
+        if key == "traceEvents" and _is_at(buffer, at, b"["):
             return at, header
-        after = json_scan.skip_value(buffer, at, end)
+        after = json_scan.skip_value(buffer, at, end) if at >= 0 else -1
         if after < 0:
             break
         if after - at <= _MOST_HEADER:
             header[key] = parse_value(buffer[at:after].tobytes())
         at = json_scan.skip_space(buffer, after, end)
-        at -= not is_at(at, b",")
+        at -= not _is_at(buffer, at, b",")
     keys = ", ".join(sorted(header)[:8]) or "none"
     raise TraceFormatError(
         f"No list named traceEvents in {end:,} bytes of JSON (members found: {keys}). This is no Chrome "
@@ -195,20 +198,15 @@ def _find_next_document(buffer: Bytes, after: int, *, is_bare: bool) -> int:
     end = buffer.size
     at = json_scan.skip_space(buffer, after, end)
     for _ in range(0 if is_bare else _MOST_MEMBERS):
-        if at >= end or buffer[at] != ord(","):
+        if not _is_at(buffer, at, b","):
             break
-        colon = json_scan.string_end(buffer, json_scan.skip_space(buffer, at + 1, end), end)
-        value = json_scan.skip_space(buffer, colon, end) + 1 if colon > 0 else end
-        value_end = (
-            json_scan.skip_value(buffer, json_scan.skip_space(buffer, value, end), end)
-            if value < end
-            else -1
-        )
+        _, value = _next_member(buffer, at)
+        value_end = json_scan.skip_value(buffer, value, end) if value >= 0 else -1
         if value_end < 0:
             return -1
         at = json_scan.skip_space(buffer, value_end, end)
     if not is_bare:
-        if at >= end or buffer[at] != ord("}"):
+        if not _is_at(buffer, at, b"}"):
             return -1
         at = json_scan.skip_space(buffer, at + 1, end)
     return at if at < end and buffer[at] in b"[{" else -1
@@ -306,15 +304,15 @@ def read_events(buffer: Bytes) -> RawEvents:
 
 def _damage(listed: json_scan.EventSpans, size: int) -> Iterator[str]:
     """Write what is missing of a list that is damaged, or that a program left unclosed."""
-    *inside, last = listed.damaged or (-1,)
-    if last >= 0 and listed.is_closed:
-        inside.append(last)
+    inside, last = list(listed.damaged), -1
+    if inside and not listed.is_closed:
+        last = inside.pop()
     if inside:
         yield (
             f"The file is damaged at byte {inside[0]:,} of {size:,}: {counted_text(len(inside), 'event')} "
             "could not be read. All other events are shown."
         )
-    if last >= 0 and not listed.is_closed:
+    if last >= 0:
         yield f"The file is cut off at byte {last:,} of {size:,}: later events are missing."
     elif not listed.is_closed:
         yield (

@@ -123,43 +123,36 @@ def _next_member(buffer: Bytes, at: int, end: int) -> tuple[int, int, int, int, 
 @compiled
 def _scan(
     buffer: Bytes, at: int, end: int, keys: Bytes, key_ends: Int64s, spans: Int64s, most: int,
-    longest: int, state: Int64s,
-) -> int:  # fmt: skip
+    longest: int,
+) -> tuple[int, int, int]:  # fmt: skip
     """Walk the list that begins at ``at``; fill spans of shape (most, fields, 2) unless most is 0.
 
-    Returns the number of objects. ``state`` gets (position after, status): 0 closed, 1 the list is not
-    closed but ends after a whole event, 2 damaged at the position, 3 the spans are full. What is longer than
-    ``longest`` is damaged.
+    Returns (number of objects, position after, status): 0 closed, 1 the list is not closed but ends after a
+    whole event, 2 damaged at the position, 3 the spans are full. What is longer than ``longest`` is damaged.
     """
     count = 0
     at += 1
     while True:
         at = skip_space(buffer, at, end)
         if at >= end:
-            state[0], state[1] = at, 1
-            return count
+            return count, at, 1
         byte = buffer[at]
         if byte == _CLOSE_LIST:
-            state[0], state[1] = at + 1, 0
-            return count
+            return count, at + 1, 0
         if 0 < most == count:
-            state[0], state[1] = at, 3
-            return count
+            return count, at, 3
         after = skip_value(buffer, at, min(end, at + longest))
         if after < 0:
-            state[0], state[1] = at, 2
-            return count
+            return count, at, 2
         if byte == _OPEN:
             if most > 0 and not _fill(buffer, at, after, keys, key_ends, spans[count]):
-                state[0], state[1] = at, 2
-                return count
+                return count, at, 2
             count += 1
         at = skip_space(buffer, after, end)
         if at < end and buffer[at] == _COMMA:
             at += 1
         elif at < end and buffer[at] != _CLOSE_LIST:
-            state[0], state[1] = at, 2
-            return count
+            return count, at, 2
 
 
 @compiled
@@ -206,14 +199,12 @@ class EventSpans:
 
 def scan_events(buffer: Bytes, at: int) -> EventSpans:
     """Find the fields of every event of the list that begins at a position."""
-    state = np.zeros(2, np.int64)
-    count = _scan(buffer, at, buffer.size, *_KEYS, _spans(0), 0, buffer.size, state)
+    size = buffer.size
+    count, after, status = _scan(buffer, at, size, *_KEYS, _spans(0), 0, size)
     spans = _spans(count)
-    if count and state[1] != 2:
-        _scan(buffer, at, buffer.size, *_KEYS, spans, count, buffer.size, state)
-    if state[1] == 2:
-        return _scan_past_damage(buffer, at)
-    return EventSpans(spans, int(state[0]), bool(state[1] == 0))
+    if count and status != 2:
+        _, after, status = _scan(buffer, at, size, *_KEYS, spans, count, size)
+    return _scan_past_damage(buffer, at) if status == 2 else EventSpans(spans, after, status == 0)
 
 
 def _spans(count: int) -> Int64s:
@@ -226,13 +217,12 @@ def _scan_past_damage(buffer: Bytes, at: int) -> EventSpans:
     What seems to be one and is none has no phase, so it is no event of a trace either. Each event is bounded,
     and so is how often this starts anew: files that were made to be slow are not.
     """
-    state, text = np.zeros(2, np.int64), memoryview(buffer)
+    text, size = memoryview(buffer), buffer.size
     blocks, damaged = [_spans(0)], list[int]()
     while len(damaged) < _MOST_DAMAGES:
         block = _spans(_BLOCK)
-        count = _scan(buffer, at, buffer.size, *_KEYS, block, _BLOCK, _LONGEST_EVENT, state)
+        count, after, status = _scan(buffer, at, size, *_KEYS, block, _BLOCK, _LONGEST_EVENT)
         blocks.append(block[:count].copy())
-        after, status = int(state[0]), int(state[1])
         if status == 3:
             at = after - 1
             continue

@@ -31,12 +31,12 @@ _KINETO_ONLY = frozenset({
 _KINETO_OLD = frozenset({"Kernel", "Runtime"})  # before 2022; together they are Kineto's
 _KINETO_HEADER = frozenset({"schemaVersion", "deviceProperties"})
 # Ranges of ``record_function``, and those that PyTorch and profnb mark themselves.
-_RANGES = "user_annotation"
+_RANGES, _OURS = "user_annotation", "profnb."
 _FRAMEWORK_RANGES = (
     "ProfilerStep#", "Optimizer.", "enumerate(DataLoader)", "DistributedDataParallel",
     "FullyShardedDataParallel", "FSDP::", "nccl:", "gloo:", "mpi:", "c10d::", "torch::", "autograd::",
     "aten::", "## ", "Torch-Compiled", "TorchDynamo", "PyTorch Profiler", "CompiledFunction", "Pregraph",
-    "AOTDispatcher", "profnb."
+    "AOTDispatcher", _OURS
 )  # fmt: skip
 _MOST_RANKS = 1_000_000
 _MEMORY_RECORD = "[memory]"
@@ -103,12 +103,7 @@ def read_kineto(
     in_ops = np.isin(raw.category, [r for r, c in enumerate(raw.categories) if c in _KINETO_OPS])
     is_op = np.zeros(len(raw.names), np.bool_)
     is_op[raw.name[in_ops]] = True
-    ours = (
-        trace_names.KINETO_STEP,
-        trace_names.KINETO_FACTS,
-        trace_names.KINETO_SCOPE,
-        trace_names.KINETO_CLOCK,
-    )
+    ours = trace_names.KINETO_STEP, _OURS
     is_op[[row for row, name in enumerate(raw.names) if name.startswith(ours)]] = False
     steps, renamed = _kineto_steps(raw)
     allocations, records, frees = _allocations(raw)
@@ -149,12 +144,10 @@ def memory_records(raw: RawEvents) -> Iterator[tuple[str, Int64s, Int64s, Int64s
     if not events.size:
         return
     stats, rows = raw.stats_of(events), np.arange(events.size)
+    wanted = {"Device Id": -1, "Device Type": 0, "Bytes": 0, "Total Allocated": -1}
     device, kind, change, total = (
-        stats.integers(name).of(rows, missing)
-        for name, missing in (
-            ("Device Id", -1), ("Device Type", 0), ("Bytes", 0), ("Total Allocated", -1)
-        )
-    )  # fmt: skip
+        stats.integers(name).of(rows, missing) for name, missing in wanted.items()
+    )
     for device_type, device_id in sorted(set(zip(kind.tolist(), device.tolist(), strict=True))):
         there = (kind == device_type) & (device == device_id)
         has_total = (total[there] >= 0).all()
@@ -197,13 +190,9 @@ def place_in_job(header: Mapping[str, Any]) -> tuple[int, int, int]:
     rank, ranks, groups = job.get("rank"), job.get("world_size"), job.get("pg_config")
     rank = rank if isinstance(rank, int) and 0 <= rank < _MOST_RANKS else -1
     ranks = ranks if isinstance(ranks, int) and rank < ranks <= _MOST_RANKS else 0
-    sets = {
-        str(members)
-        for group in (groups if isinstance(groups, list) else ())
-        if isinstance(group, dict)
-        and isinstance(members := group.get("ranks"), list)
-        and members[1:]
-    }
+    listed = [one for one in groups if isinstance(one, dict)] if isinstance(groups, list) else []
+    members = (group.get("ranks") for group in listed)
+    sets = {str(of_group) for of_group in members if isinstance(of_group, list) and of_group[1:]}
     return rank, ranks, len(sets)
 
 
@@ -254,11 +243,8 @@ def _kineto_steps(raw: RawEvents) -> tuple[dict[str, tuple[Int64s, Int64s]], dic
     if not facts:
         return derived, {}
     phases: dict[int, str] = {}
-    stats: dict[str, dict[int, int]] = {
-        trace_names.IS_ABANDONED: {},
-        trace_names.ITERATIONS: {},
-        trace_names.EXAMPLES: {},
-    }
+    kept = trace_names.IS_ABANDONED, trace_names.ITERATIONS, trace_names.EXAMPLES
+    stats: dict[str, dict[int, int]] = {stat: {} for stat in kept}
     for event in events.tolist():
         phase, *words = facts.get(event, ["", f"{trace_names.IS_ABANDONED}=1"])
         if phase:

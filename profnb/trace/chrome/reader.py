@@ -96,13 +96,9 @@ def read_chrome(buffer: Bytes, source: str) -> Trace:
 
 def _interpret(raw: RawEvents, *, is_export: bool) -> Reading:
     """Tell what the events mean, by who wrote them."""
-    processes: _Named = {}
-    threads: _NamedThreads = {}
-    for kind, process, thread, args in raw.metadata:
-        if kind == "process_name" and isinstance(args.get("name"), str):
-            processes[process] = args
-        elif kind == "thread_name" and isinstance(args.get("name"), str):
-            threads[process, thread] = args
+    named = [one for one in raw.metadata if isinstance(one[-1].get("name"), str)]
+    processes = {pid: args for kind, pid, _, args in named if kind == "process_name"}
+    threads = {(pid, tid): args for kind, pid, tid, args in named if kind == "thread_name"}
     if is_export:
         return _read_export(raw, processes, threads)
     names = {process: args["name"] for process, args in processes.items()}
@@ -207,8 +203,7 @@ def _read_export(raw: RawEvents, processes: _Named, threads: _NamedThreads) -> R
 
 
 def _read_timeline(raw: RawEvents, processes: dict[str, str]) -> Reading:
-    lines = []
-    is_compute = []
+    lines, is_compute = [], []
     for process, thread in raw.threads:
         name = processes.get(process, process)
         plane, line, side = split_graph_device(name.removesuffix(_COMPUTE).removesuffix(_TENSORS))

@@ -88,9 +88,8 @@ def write_chrome(trace: Trace, target: Path, additions: Additions, version: str)
     _spread(events.begin_ps, events.end_ps, lines.offsets, around, innermost, lane)
     line_of_event = lines.of_event.astype(np.int64)
     is_extra = lane > 0
-    extra, number = np.unique(
-        line_of_event[is_extra] * _MOST_EXTRA_THREADS + lane[is_extra], return_inverse=True
-    )
+    code = line_of_event[is_extra] * _MOST_EXTRA_THREADS + lane[is_extra]
+    extra, number = np.unique(code, return_inverse=True)
     thread = line_of_event + 1
     thread[is_extra] = _FIRST_EXTRA_THREAD + number
     # What the file calls 0: the trace's own 0, or an event before it.
@@ -104,7 +103,7 @@ def write_chrome(trace: Trace, target: Path, additions: Additions, version: str)
         [head.encode()],
         _batched(_metadata(trace, extra.tolist())),
         _events(trace, *placed),
-        _batched(_added(trace, *placed, additions, origin_ps)),
+        _batched(_added(trace, placed, additions, origin_ps)),
         # JSON has no comma before a closing bracket: the last event is one that says nothing new.
         [b'{"ph":"M","pid":1,"name":"process_sort_index","args":{"sort_index":1}}\n]}\n'],
     )
@@ -128,10 +127,8 @@ def _metadata(trace: Trace, extra: Sequence[int]) -> Iterator[str]:
         yield named("process_sort_index", row, {}, {"sort_index": row})
     lines = trace.lines
     threads = [(row, row + 1) for row in range(len(lines))]
-    threads += [
-        (code // _MOST_EXTRA_THREADS, thread)
-        for thread, code in enumerate(extra, start=_FIRST_EXTRA_THREAD)
-    ]
+    added = enumerate(extra, start=_FIRST_EXTRA_THREAD)
+    threads += [(code // _MOST_EXTRA_THREADS, thread) for thread, code in added]
     for row, thread in threads:
         place = int(lines.plane[row]) + 1, {"tid": thread}
         facts = {"name": lines.names[row], "line_id": int(lines.ids[row]), "line": row}
@@ -161,13 +158,9 @@ def _microseconds(picoseconds: int) -> str:
 
 
 def _added(
-    trace: Trace,
-    process: Int64s,
-    thread: Int64s,
-    begin: Int64s,
-    additions: Additions,
-    origin_ps: int,
+    trace: Trace, placed: tuple[Int64s, ...], additions: Additions, origin_ps: int
 ) -> Iterator[str]:
+    process, thread, begin = placed
     launched = zip(additions.launches.tolist(), additions.kernels.tolist(), strict=True)
     for number, pair in enumerate(launched, start=1):
         for phase, event in zip("sf", pair, strict=True):

@@ -36,7 +36,7 @@ from profnb.core.units import PS_PER_NS
 from profnb.trace.chrome.event_args import parse_value
 from profnb.trace.memory.allocations import Allocations, line_name
 from profnb.trace.model import Counter, Trace
-from profnb.trace.nvidia.records import Records, trace_of
+from profnb.trace.nvidia.records import trace_of
 
 RECORDED = "PyTorch's memory snapshot"
 _LARGEST_SNAPSHOT, _MOST_EVENTS, _MOST_DEVICES = 256 << 20, 5_000_000, 1_000
@@ -86,7 +86,11 @@ def read_torch_snapshot(buffer: Bytes, source: str) -> Trace:
         left -= len(history) if isinstance(history, list) else 0
         earlier, unnamed = _earlier(changes, blocks.get(number, ()))
         if earlier or changes:
-            records.append(_records(number, [*earlier, *changes], unnamed))
+            times, addresses, sizes, lines = zip(*earlier, *changes, strict=True)
+            when, address, change = np.array([times, addresses, sizes], np.int64)
+            in_use, one = unnamed + np.cumsum(change), np.ones_like(when)
+            gpu = Allocations(f"GPU_{number}", number, when, change, in_use, address, lines, one)
+            records.append(gpu.records())
     if not records:
         raise TraceFormatError(
             "No allocation in the snapshot. Call torch.cuda.memory._record_memory_history() before the "
@@ -222,14 +226,6 @@ def _line_of(entry: Mapping[str, Any]) -> str:
         return line_name(file, line, name)
     ops = (_OP_OF_AUTOGRAD.match(name) for _, _, name in places)
     return next((op[1] for op in ops if op), "")
-
-
-def _records(device: int, changes: Sequence[_Change], unnamed: int) -> Records:
-    times, addresses, sizes, lines = zip(*changes, strict=True)
-    when, address, change = (np.array(column, np.int64) for column in (times, addresses, sizes))
-    in_use = unnamed + np.cumsum(change)
-    one = np.ones_like(when)
-    return Allocations(f"GPU_{device}", device, when, change, in_use, address, lines, one).records()
 
 
 def read_timeline(buffer: Bytes, source: str) -> Trace:

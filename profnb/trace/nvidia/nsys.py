@@ -83,9 +83,9 @@ def read_nsys(database: Database, source: str) -> Trace:
         calls = host_records((begin, end, thread & _THREAD_BITS, correlation), texts, row, titles)
         records.append((calls, thread))
     processes = np.unique(np.concatenate([process[process > 0] >> 24 for _, process in records]))
-    parts = [
-        one if processes.size < 2 else _tell_apart(one, process >> 24) for one, process in records
-    ]
+    parts = [one for one, _ in records]
+    if processes.size > 1:
+        parts = [_tell_apart(one, process >> 24) for one, process in records]
     return trace_of(source, "Nsight Systems", [*parts, ranges], _facts(database))
 
 

@@ -56,11 +56,11 @@ def read_nvprof(database: Database, source: str) -> Trace:
     strings = Strings(database, STRINGS, "_id_")
     records = []
     for table in _KERNELS:
-        *columns, name = database.integers(table, *nvidia.KERNEL_COLUMNS, "name")
-        records.append(nvidia.kernels_of(columns, *strings.of(name)))
+        *of_kernels, name = database.integers(table, *nvidia.KERNEL_COLUMNS, "name")
+        records.append(nvidia.kernels_of(of_kernels, *strings.of(name)))
     for table in (*_COPY_TABLES, _MEMSET):
-        columns = database.integers(table, *nvidia.COPY_COLUMNS)
-        records.append(nvidia.copies_of(columns, _MEMORY_KINDS, is_set=table == _MEMSET))
+        of_copies = database.integers(table, *nvidia.COPY_COLUMNS)
+        records.append(nvidia.copies_of(of_copies, _MEMORY_KINDS, is_set=table == _MEMSET))
     for table, (prefix, names_of_calls) in _CALLS.items():
         (begin, end, correlation, call), (threads,) = database.rows(
             table, ["start", "end", "correlationId", "cbid"], ["threadId"]
@@ -68,9 +68,8 @@ def read_nvprof(database: Database, source: str) -> Trace:
         calls, row = np.unique(call, return_inverse=True)
         names = [names_of_calls.get(one, f"{prefix} {one}") for one in calls.tolist()]
         thread = np.array([_number(text) for text in threads], np.int64)
-        records.append(
-            nvidia.host_records((begin, end, thread, correlation), names, row.reshape(-1), {})
-        )
+        columns = begin, end, thread, correlation
+        records.append(nvidia.host_records(columns, names, row.reshape(-1), {}))
     records.append(_ranges(database, strings))
     return nvidia.trace_of(source, "nvprof", records, _facts(database, strings))
 

@@ -79,9 +79,8 @@ def read_printed(buffer: Bytes, source: str) -> Trace:
         nvidia.host_records(calls.all(), *calls.names(), threads),
         _unified(others),
     ]
-    return nvidia.trace_of(
-        source, "nvprof", records, nvidia.facts_of(devices, devices.values(), {})
-    )
+    facts = nvidia.facts_of(devices, devices.values(), {})
+    return nvidia.trace_of(source, "nvprof", records, facts)
 
 
 def _rows(lines: Sequence[str]) -> Iterator[_Row]:

@@ -120,21 +120,8 @@ class ColumnStats(Stats):
 def on_streams(device: Int64s, stream: Int64s) -> tuple[list[FoundLine], Int64s]:
     """Find the lines of N pieces of device work, and the line of each, shape (N,)."""
     pairs, line = distinct_rows(device, stream)
-    lines = [
-        FoundLine(f"/device:GPU:{max(one, 0)}", "device", f"Stream #{number}", number)
-        for one, number in pairs
-    ]
-    return lines, line
-
-
-def on_threads(thread: Int64s, titles: Mapping[int, str]) -> tuple[list[FoundLine], Int64s]:
-    """Find the lines of what N threads did, and the line of each, shape (N,)."""
-    threads, line = np.unique(thread, return_inverse=True)
-    lines = [
-        FoundLine("/host:CPU", "host", titles.get(one, f"thread {one}"), one)
-        for one in threads.tolist()
-    ]
-    return lines, line.reshape(-1)
+    named = ((f"/device:GPU:{max(one, 0)}", f"Stream #{number}", number) for one, number in pairs)
+    return [FoundLine(gpu, "device", name, number) for gpu, name, number in named], line
 
 
 def kernels_of(columns: Sequence[Int64s], names: Sequence[str], name: Int64s) -> Records:
@@ -188,7 +175,10 @@ def host_records(
     """
     begin, end, thread, *correlation = columns
     stats = {CORRELATION_ID: correlation[0]} if correlation else {USER_RANGE: np.ones_like(begin)}
-    return Records(*on_threads(thread, titles), names, name, begin, end, stats)
+    threads, line = np.unique(thread, return_inverse=True)
+    named = [(one, titles.get(one, f"thread {one}")) for one in threads.tolist()]
+    lines = [FoundLine("/host:CPU", "host", title, one) for one, title in named]
+    return Records(lines, line.reshape(-1), names, name, begin, end, stats)
 
 
 def facts_of(
@@ -227,9 +217,8 @@ def trace_of(
     names, name = _joined([(one.names, one.name) for one in records])
     begin = np.concatenate([one.begin_ns for one in records])
     end = np.concatenate([one.end_ns for one in records])
-    missing = [np.full(one.begin_ns.size, -1, np.int64) for one in records]
-    kinds = list(zip(records, missing, strict=True))
-    stats_of: dict[str, tuple[Sequence[str], Int64s]] = {
+    kinds = [(one, np.full(one.begin_ns.size, -1, np.int64)) for one in records]
+    stats_of: dict[str, Texts] = {
         key: ((), np.concatenate([one.integers.get(key, none) for one, none in kinds]))
         for key in dict.fromkeys(chain.from_iterable(one.integers for one in records))
     }
