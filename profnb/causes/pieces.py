@@ -177,7 +177,7 @@ def find_torch_ops(study: Study) -> Pieces | None:
     """The short ops that PyTorch starts one by one on a CPU; those that take long compute.
 
     The way back of an op takes long where all its nodes of autograd do: a GRU is one op with hundreds. An op
-    of many short ones is itself short where each step starts it again and again, as a loop over time its cell.
+    of many short ones is itself short where each step starts it again and again, as a loop does its cell.
     Between two steps there is more of Python to go through; where we saw the cell, own functions are nodes.
     """
     trace, roots = study.trace, study.steps.roots
