@@ -64,7 +64,8 @@ def what_if(model: Model, changes: Mapping[str, object]) -> WhatIf:
             f"what_if takes {', '.join(sorted(_CHANGES))}; found {', '.join(unknown) or 'nothing'}."
         )
     edits = [edit for name, value in changes.items() for edit in _CHANGES[name](model, value)]
-    because = "; ".join(dict.fromkeys(edit.because for edit in edits)) or "nothing like it was seen"
+    because = "; ".join(dict.fromkeys(edit.because for edit in edits if edit.because))
+    because = because or "nothing like it was seen"
     return WhatIf(
         model.saves_ms(replay(model.tree, edits)),
         model.tree.whole_ps / PS_PER_MS,
@@ -83,10 +84,12 @@ def _took(model: Model, nodes: Sequence[int]) -> str:
 
 
 def without(model: Model, name: object) -> list[Edit]:
-    """What has a name is not called any more."""
+    """What has a name is not called any more, and steps that it ran between find warm caches."""
     rows = model.tree.named(str(name))
     because = f"`{printable(str(name))}` took {_took(model, rows)}, with all calls below"
-    return [Edit(model.tree.with_below(rows), 0.0, 0.0, because=because)]
+    took_ps, times = float(model.tree.wall_ps[rows].sum()), sum(map(model.tree.times_of, rows))
+    removed = Edit(model.tree.with_below(rows), 0.0, 0.0, because=because)
+    return [removed, *model.steps_behind(times, took_ps)]
 
 
 def compiled(model: Model, name: object) -> list[Edit]:
