@@ -35,7 +35,7 @@ CUPTI = "TEARDOWN_CUPTI"  # whether PyTorch's profiler ends with its recording; 
 CORES, INTRA_OP, INTER_OP = "CPU cores", "Intra-op threads", "Inter-op threads"
 KERAS_BACKEND = "Keras backend"
 _DEFAULT = "default"
-_PROCESSOR = re.compile(r"^model name\s*:\s*(.*)$", re.MULTILINE)
+_PROCESSOR = re.compile(r"^model name[ \t]*:[ \t]*(.*)$", re.MULTILINE)
 _LINE_TITLES = (
     ("tensorflow", "TensorFlow"), ("jax", "JAX"), ("torch", "PyTorch"), ("keras", "Keras"),
     ("tf_keras", "tf_keras"),

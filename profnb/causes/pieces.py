@@ -186,13 +186,10 @@ def find_torch_ops(study: Study) -> Pieces | None:
     is_op = is_torch_op(study) & (trace.lines.of_event == trace.lines.of_event[roots[0]])
     is_op &= np.isin(study.groups.step, study.summary.counted)
     every = outermost_of(is_op, study.groups.parent)
-    took_ps, inside = trace.events.duration_ps, np.flatnonzero(is_torch_op(study))
-    inside = inside[~np.isin(inside, study.groups.parent[inside])]
-    longest = np.zeros(every.size + 1, np.int64)
-    np.maximum.at(longest, last_around(trace, every, inside), took_ps[inside])
+    took_ps, longest = trace.events.duration_ps, _longest_stretch(study, every)
     _, name, times = np.unique(trace.events.name[every], return_inverse=True, return_counts=True)
     is_again = times[name] >= FEWEST * study.summary.counted.size
-    is_short = (longest[:-1] <= LONG_OP_PS) & (is_again | (took_ps[every] <= LONG_OP_PS))
+    is_short = (longest <= LONG_OP_PS) & (is_again | (took_ps[every] <= LONG_OP_PS))
     is_long = _is_of_long_way_back(study, every, is_again & is_short) | ~is_short
     ops = every[~is_long]
     each = ops.size / study.summary.counted.size
@@ -204,6 +201,18 @@ def find_torch_ops(study: Study) -> Pieces | None:
         each, 0.0, ops, np.zeros(ops.size, np.bool_), spans, spans_of(study, every[is_long]),
         for_many=True,
     )  # fmt: skip
+
+
+def _longest_stretch(study: Study, ops: Int64s) -> Int64s:
+    """The longest time in each of N outermost ops of a thread in which none inside begins or ends, (N,)."""
+    events, line = study.trace.events, study.trace.lines.of_event
+    inside = np.flatnonzero(is_torch_op(study) & np.isin(line, line[ops[:1]]))
+    edges = np.unique(np.concatenate(spans_of(study, inside)))
+    row = np.searchsorted(events.begin_ps[ops], edges[:-1], "right") - 1
+    is_in = (row >= 0) & (edges[:-1] < np.append(events.end_ps[ops], 0)[row])
+    longest = np.zeros(ops.size, np.int64)
+    np.maximum.at(longest, row[is_in], np.diff(edges)[is_in])
+    return longest
 
 
 def _is_of_long_way_back(study: Study, ops: Int64s, is_piece: Bools) -> Bools:

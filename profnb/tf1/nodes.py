@@ -127,7 +127,7 @@ class Nodes:
         names, codes = number_values(memory.inner(_USED_ALLOCATOR, "allocator name").texts())
         times, sizes = records.numbers(_RECORD_US, _RECORD_BYTES)
         node = memory.parents[records.parents]
-        flags = [codes[records.parents] == code for code in range(len(names))]
+        flags = (codes[records.parents] == code for code in range(len(names)))  # one at a time
         return {
             name: (times[is_its], sizes[is_its], node[is_its])
             for name, is_its in zip(names, flags, strict=True)

@@ -120,7 +120,8 @@ def find_traces(path: str | os.PathLike[str]) -> list[TraceFile]:
     trace_files = [replace(_trace_file(first), beside=(*others,)) for first, *others in together]
     traces = _group_into_runs(trace_files)
     times = group((trace.run, trace.path.stat().st_mtime) for trace in traces)
-    return sorted(traces, key=lambda trace: (max(times[trace.run]), trace.run, trace.host))
+    newest = {run: max(each) for run, each in times.items()}
+    return sorted(traces, key=lambda trace: (newest[trace.run], trace.run, trace.host))
 
 
 def _walked(root: Path) -> list[Path]:

@@ -315,14 +315,18 @@ def test_short_programs_that_wait_for_each_other_are_told_to_be_one(runs, took, 
         assert advice.saves_ms == pytest.approx((0.75 * 30 / 40.6 * advice.wall_ms, 35 / 40.6 * advice.wall_ms), rel=0.03)
 
 
-@pytest.mark.parametrize(("cells", "inside", "is_said"), [(12, 10, True), (2, 60, False), (12, 1, False)], ids=["a cell each turn", "a whole layer", "it computes"])
-def test_a_cell_that_each_turn_starts_is_short_ops(cells, inside, is_said):
-    """Ops of 240 us or more, 20 us apart, of so many inner ones each, of 10 us or all its time."""
-    took = 24 * inside if inside > 1 else 240
+@pytest.mark.parametrize(
+    ("cells", "inside", "each", "is_said"),
+    [(12, 10, 24, True), (2, 60, 24, False), (12, 1, 24, False), (12, 10, 2, False)],
+    ids=["a cell each turn", "a whole layer", "one inner op computes", "it computes itself, and inner ones make its result"],
+)
+def test_a_cell_that_each_turn_starts_is_short_ops(cells, inside, each, is_said):
+    """Ops of 240 us or more, 20 us apart, of so many inner ones each: one behind the other, or one of nearly all its time."""
+    took = max(24 * inside, 240)
 
     def step(at, base):
         begins = [base + 5 + cell * (took + 20) for cell in range(cells)]
-        return [one for begin in begins for one in (op("aten::lstm_cell", begin, took), *(op("aten::addmm", begin + 1 + 24 * n, 10 if inside > 1 else 230) for n in range(inside)))]
+        return [one for begin in begins for one in (op("aten::lstm_cell", begin, took), *(op("aten::addmm", begin + 1 + each * n, 230 if inside == 1 else each // 2) for n in range(inside)))]
 
     assert ("small-ops" in said(loop(step, period=20 + cells * (took + 20)))) == is_said
 

@@ -381,8 +381,9 @@ def _output_shape(layer: Any, is_library: bool) -> Shape | None:
     for node in _nodes_of(layer)[-1:]:
         for shape in _tensor_shapes(seams.NODE_OUTPUTS.of(node)):
             return shape
-    outputs = getattr(layer, "outputs", None)
-    if seams.LAYER_GRAPH.of(layer) is not None and isinstance(outputs, list):
+    has_graph = seams.LAYER_GRAPH.of(layer) is not None
+    outputs = getattr(layer, "outputs", None) if has_graph else None
+    if isinstance(outputs, list):
         return next(iter(_tensor_shapes(outputs)), None)
     if inherits(layer, "Sequential"):
         parts = getattr(layer, "layers", None)
