@@ -198,8 +198,9 @@ def _more_rounds(fit: RoundFit, others: int, gap: float, error: float) -> int:
         factor = dunnett_factor(others, max(round(each * (rounds - 1)), 1)) + _POWER
         return gap >= factor * error * math.sqrt(fit.rounds / rounds)
 
-    more = 1 + bisect_left(range(1, MOST_ROUNDS + 1), True, key=shows)  # noqa: FBT003 - what is sought
-    return more if more <= MOST_ROUNDS else -1
+    if not shows(MOST_ROUNDS):
+        return -1
+    return 1 + bisect_left(range(1, MOST_ROUNDS), True, key=shows)  # noqa: FBT003 - what is sought
 
 
 @cache

@@ -202,11 +202,11 @@ class KeptState:
 
     def _keep_definition(self, path: str, value: Any, _: bool) -> Iterator[Reached]:
         """Keep what a module or class of the user's holds; of others' nothing is asked."""
-        is_class = isinstance(value, type)
+        is_class, file = isinstance(value, type), getattr(value, "__file__", None)
         if is_class and is_of_user(value):
             held = dict(vars(value))
             self._restores.append(partial(_restore_class, value, held))
-        elif not is_class and is_user_file(str(getattr(value, "__file__", None) or "")):
+        elif not is_class and file and is_user_file(str(file)):  # built-in modules have none
             held = dict(vars(value))
             self._restores.append(restore_names(vars(value)))
         else:

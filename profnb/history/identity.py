@@ -159,8 +159,10 @@ def describe_machine(machine: "MachineRecords | None") -> str:
 
 @cache
 def _host_facts() -> tuple[str, ...]:
-    facts = [processor_name() or platform.machine(), f"{count_cores()} cores"]
-    with suppress(OSError, ValueError, AttributeError):  # no Linux
+    facts = [(processor := processor_name()) or platform.machine(), f"{count_cores()} cores"]
+    if not processor:  # no Linux
+        return tuple(facts)
+    with suppress(OSError, ValueError, AttributeError):
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         facts.append(f"{memory / GB:.0f} GB")
     return tuple(facts)

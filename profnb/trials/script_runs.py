@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from profnb.capture.saved.sidecar import read_recordings
 from profnb.capture.switches import run_fresh
@@ -17,12 +17,14 @@ from profnb.compare.trial_table import Trial
 from profnb.core.parsing import parse_again
 from profnb.core.safe_files import folder_prefix
 from profnb.core.units import NS_PER_S
-from profnb.edits.editing import Edit, find_edits
 from profnb.profile import Profile
 from profnb.report.progress import LiveLine, Output
 from profnb.sweep_process import UNTRACED
 from profnb.trials.alternating import TrialRun, cut_after, declined, try_for, working_elsewhere
 from profnb.trials.cell_reads import CodeReads, existing_places
+
+if TYPE_CHECKING:
+    from profnb.edits.editing import Edit
 
 
 def try_script(
@@ -32,7 +34,7 @@ def try_script(
     *,
     words: Sequence[str],
     anyway: bool = False,
-    edits: Sequence[Edit] | None = None,
+    edits: "Sequence[Edit] | None" = None,
     is_module: bool = False,
     names: Mapping[str, object] | None = None,
     tell: Callable[[str], None] = lambda _: None,
@@ -59,6 +61,8 @@ def try_script(
         return [declined(refusal.replace("The cell", "The script"))]
     sources = {file: text}
     if edits is None:
+        from profnb.edits.editing import find_edits
+
         edits = find_edits(profile.advice, sources, names or {})
     if not edits:
         none = "No advice has a safe edit for this script. Edit by hand, then profile again."
