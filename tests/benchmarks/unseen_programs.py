@@ -133,7 +133,7 @@ def deep_q_cartpole():
             state = env.reset() if done else new
             if i % 8 == 7:
                 replay()
-    return (lambda: play(choose)), (lambda: play(choose_fast)), "predict on one state in choose()"
+    return lambda: play(choose), lambda: play(choose_fast)
 
 
 @case("retracing")
@@ -377,7 +377,7 @@ def sensors_from_python_lists():
                 loss = lossf(net(xb), yb)
                 loss.backward()
                 opt.step()
-    return (lambda: train(as_lists)), (lambda: train(as_tensors)), "Readings.__getitem__, torch.tensor of a list"
+    return lambda: train(as_lists), lambda: train(as_tensors)
 
 
 @of("torch", "small-ops")
@@ -419,7 +419,7 @@ def sine_with_lstm_cells():
                 loss.backward()
                 opt.step()
         return train
-    return trainer(Cells()), trainer(Whole()), "loop over time in Cells.forward; nn.LSTM"
+    return trainer(Cells()), trainer(Whole())
 
 
 @of("jax", "recompiling")
@@ -526,7 +526,7 @@ def dcgan_with_train_step():
             return {"d_loss": self.d_metric.result(), "g_loss": self.g_metric.result()}
     gan = Gan()
     gan.compile(keras.optimizers.Adam(3e-4), keras.optimizers.Adam(3e-4), keras.losses.BinaryCrossentropy(from_logits=True))
-    return (lambda: gan.fit(ds, epochs=5, verbose=0)), None, ""
+    return lambda: gan.fit(ds, epochs=5, verbose=0), None
 
 
 @case("")
@@ -538,7 +538,7 @@ def jena_weather_gru():
     train, val = make(0, 1800).cache(), make(1800, 2200).cache()
     model = keras.Sequential([keras.Input((24, 7)), keras.layers.GRU(32), keras.layers.Dense(1)])
     model.compile("adam", "mse")
-    return (lambda: model.fit(train, validation_data=val, epochs=4, verbose=0)), None, ""
+    return lambda: model.fit(train, validation_data=val, epochs=4, verbose=0), None
 
 
 @case("")
@@ -570,7 +570,7 @@ def transformer_reads_imdb():
     h = L.GlobalAveragePooling1D()(Block(32, 2, 64)(TokenAndPosition(80, 5000, 32)(inp)))
     model = keras.Model(inp, L.Dense(2, activation="softmax")(L.Dropout(0.1)(h)))
     model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
-    return (lambda: model.fit(x, y, batch_size=32, epochs=2, validation_split=0.2, verbose=0)), None, ""
+    return lambda: model.fit(x, y, batch_size=32, epochs=2, validation_split=0.2, verbose=0), None
 
 
 @case("")
@@ -596,7 +596,7 @@ def census_with_preprocessing_layers():
     model = keras.Sequential([keras.Input((width,)), keras.layers.Dense(128, activation="relu"), keras.layers.Dropout(0.3),
                               keras.layers.Dense(128, activation="relu"), keras.layers.Dense(1, activation="sigmoid")])
     model.compile("adam", "binary_crossentropy", metrics=["accuracy", keras.metrics.AUC()])
-    return (lambda: model.fit(ds, epochs=6, verbose=0)), None, ""
+    return lambda: model.fit(ds, epochs=6, verbose=0), None
 
 
 @case("")
@@ -629,7 +629,7 @@ def vae_of_fashion():
             return {"loss": self.total.result()}
     vae = Vae()
     vae.compile(optimizer="adam")
-    return (lambda: vae.fit(x, batch_size=128, epochs=4, verbose=0)), None, ""
+    return lambda: vae.fit(x, batch_size=128, epochs=4, verbose=0), None
 
 
 @case("")
@@ -758,7 +758,7 @@ def unet_of_pets():
     e = L.Conv2D(16, 3, padding="same", activation="relu")(L.Concatenate()([L.UpSampling2D()(d), a]))
     unet = keras.Model(inp, L.Conv2D(3, 3, padding="same", activation="softmax")(e))
     unet.compile("rmsprop", "sparse_categorical_crossentropy")
-    return (lambda: unet.fit(ds, epochs=3, verbose=0)), None, ""
+    return lambda: unet.fit(ds, epochs=3, verbose=0), None
 
 
 @of("torch", "")
