@@ -6,6 +6,7 @@ import pytest
 from advised import advised
 from test_advice import MS, US, loop
 
+from profnb.capture.hook_clock import hook_clock
 from profnb.capture.hooks import watched_call
 from profnb.capture.marking.open_steps import OpenSteps
 from profnb.capture.step_records import StepLog
@@ -139,7 +140,8 @@ def test_the_time_between_steps_says_how_much_of_it_is_profnbs(own_us, remark):
     assert [fact.remark for fact in facts if fact.name == "between steps"] == [remark]
 
 
-def test_hooks_of_watched_calls_are_clocked_but_not_what_closes_the_window_in_one(clock):
+@pytest.mark.parametrize("is_on", [False, True])
+def test_hooks_of_watched_calls_are_clocked_but_not_what_closes_the_window_in_one(clock, is_on):
     traced = iter(range(5))
 
     def closes(_):
@@ -147,6 +149,7 @@ def test_hooks_of_watched_calls_are_clocked_but_not_what_closes_the_window_in_on
             clock.work(700)
             steps.count_only()
 
+    hook_clock.is_on = is_on  # as a capture before may have left it
     steps, late = OpenSteps(lambda: not steps.counts_only, closes), iter(range(10_000))
 
     def ended():

@@ -113,6 +113,7 @@ class OpenSteps:
         # What hooks had taken as each step that is clocked began, and as it began to count only.
         self._took_ns: list[int] = []
         self._counted_from, self._clocked_row, self.next_clocked = sys.maxsize, -1, 0
+        hook_clock.is_on = True  # in the call that begins the first step, too
         self._marking_ns: dict[int, int] = {}  # by row, what marking took outside of a traced step
         self._to_report: int | None = None
         self._traced: dict[str, int] = {}  # how many were recorded under trace
