@@ -100,9 +100,10 @@ def values_to_tensors(model: Model) -> Proposals:
         around, eager = nodes[0], [at for row in nodes for at in tree.rows(EAGER, below=row)]
         converting = [at for at in eager if tree.name[at] == parts.TO_TENSORS]
         took = int(tree.self_ps[converting].sum())
-        times = sum(map(tree.times_of, converting))
+        if not took or 2 * took < tree.self_ps[eager].sum():
+            continue
         # An array or a few numbers take no longer than starting something does.
-        if took <= times * model.costs.call_ps[1] or 2 * took < tree.self_ps[eager].sum():
+        if took <= sum(map(tree.times_of, converting)) * model.costs.call_ps[1]:
             continue
         name, where = tree.name[around] and quoted(tree.name[around]), model.own_line(around)
         yield Proposal(
