@@ -209,11 +209,9 @@ def unlearned(model: Model, study: Study) -> Proposals:
         left = 1 / epochs if kind == DATA else 0.0
         kinds, most = (f"{study.layers.table.side} compute",), left + (1 - left) * QUARTER
         edits = [model.some_of(kinds, work.share, (left, most))]
-        once_more, pays = (
-            "",
-            kind == DATA and replay(model.tree, edits).middle_ps >= LEAST_SHARE * model.ran_ps,
-        )
+        pays = kind == DATA and replay(model.tree, edits).middle_ps >= LEAST_SHARE * model.ran_ps
         first = model.tree.rows(parts.FIRST) if pays else []  # tracing once is no reason alone
+        tracing = ""
         if first:  # traced in a smaller program
             rows = model.tree.with_below(first)
             traced_ps = float(model.tree.self_ps[rows].sum()) * work.share
@@ -221,11 +219,11 @@ def unlearned(model: Model, study: Study) -> Proposals:
         else:  # of what runs these alone
             tracing_ps = work.count * model.costs.tracing_ps
             edits[0] = replace(edits[0], once_ps=(0.0, tracing_ps))
-            once_more = f" Tracing takes up to {duration_text(tracing_ps)} once." * (kind == DATA)
+            tracing = f" Tracing takes up to {duration_text(tracing_ps)} once." * (kind == DATA)
         what = quoted(work.layers) if work.layers else f"the ops of {work.line or 'the step'}"
         took = f"{what[:1].upper()}{what[1:]} took {percent_text(work.share)} of the time from step to step"
         rule, title, evidence, code, page = _UNLEARNED[kind]
-        evidence = f"{took}. {evidence.format(epochs=count_text(epochs))}{once_more}"
+        evidence = f"{took}. {evidence.format(epochs=count_text(epochs))}{tracing}"
         yield Proposal(
             rule, title.format(what=what), evidence, code, page, edits, work.line,
         )  # fmt: skip
@@ -392,11 +390,11 @@ def _traced_once(model: Model, study: Study, again: Retracing) -> Edit:
         spoken = whole * again.share if model.has_looks else min(calls_ps, whole)
         least, most = (min(cost * again.events.size, spoken) for cost in model.costs.call_ps)
         return Edit(rows, least, most, spoken / whole if whole else 0.0)
-    share = taken.spent_ps / taken.warm_up_ps
-    if model.has_looks:  # of all that traced, the first time is this function's due
-        more = tree.occurrences[tree.rows(parts.FIRST)].sum() / (taken.others + taken.count)
-        due = (1 - taken.spent_ps / taken.traced_ps) / max(taken.others, 1)
-        share = min(taken.spent_ps / taken.traced_ps + due * max(1 - 1 / more, 0.0), 1.0)
+    share = taken.spent_ps / (taken.traced_ps if model.has_looks else taken.warm_up_ps)
+    if model.has_looks:  # of all that traced, recorded or not, one is this function's due
+        recorded = taken.others + taken.count
+        every = max(int(tree.occurrences[tree.rows(parts.FIRST)].sum()), recorded)
+        share += (1 - share) / max(taken.others, 1) * (1 - recorded / every)
     spoken = float(tree.self_ps[rows].sum()) * share
     least, most = (spoken * min(each / taken.spent_ps, 1.0) for each in taken.left_ps)
     # Beside tracing and compiling, which the tree has apart, all may remain.
