@@ -186,7 +186,7 @@ def find_torch_ops(study: Study) -> Pieces | None:
     is_op = is_torch_op(study) & (trace.lines.of_event == trace.lines.of_event[roots[0]])
     is_op &= np.isin(study.groups.step, study.summary.counted)
     every = outermost_of(is_op, study.groups.parent)
-    took_ps, longest = trace.events.duration_ps, _longest_stretch(study, every)
+    took_ps, longest = trace.events.duration_ps, _longest_stretch(study, every, is_op)
     _, name, times = np.unique(trace.events.name[every], return_inverse=True, return_counts=True)
     is_again = times[name] >= FEWEST * study.summary.counted.size
     is_short = (longest <= LONG_OP_PS) & (is_again | (took_ps[every] <= LONG_OP_PS))
@@ -203,11 +203,10 @@ def find_torch_ops(study: Study) -> Pieces | None:
     )  # fmt: skip
 
 
-def _longest_stretch(study: Study, ops: Int64s) -> Int64s:
-    """The longest time in each of N outermost ops of a thread in which none inside begins or ends, (N,)."""
-    events, line = study.trace.events, study.trace.lines.of_event
-    inside = np.flatnonzero(is_torch_op(study) & np.isin(line, line[ops[:1]]))
-    edges = np.unique(np.concatenate(spans_of(study, inside)))
+def _longest_stretch(study: Study, ops: Int64s, is_op: Bools) -> Int64s:
+    """The longest time in each of N outermost ops in which none of a thread's ops begins or ends, (N,)."""
+    events = study.trace.events
+    edges = np.unique(np.concatenate(spans_of(study, np.flatnonzero(is_op))))
     row = np.searchsorted(events.begin_ps[ops], edges[:-1], "right") - 1
     is_in = (row >= 0) & (edges[:-1] < np.append(events.end_ps[ops], 0)[row])
     longest = np.zeros(ops.size, np.int64)
