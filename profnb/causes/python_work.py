@@ -18,11 +18,7 @@ from profnb.causes.numbers import CLOSE_PS, FAR_LONGER, FEWEST, NEARLY_ALL, SELD
 from profnb.causes.pieces import FAR_PS, is_torch_op
 from profnb.core.columns import Int64s
 from profnb.core.units import PS_PER_NS, count_text, duration_text, percent_text
-from profnb.steps.activities import (
-    CATEGORIES,
-    FIRST_OF_DEVICE,
-    HOST_COMPUTE,
-)
+from profnb.steps.activities import CATEGORIES, FIRST_OF_DEVICE, HOST_COMPUTE
 from profnb.steps.nesting import outermost_of
 from profnb.steps.streams import covered_ps
 from profnb.steps.summary import OTHERS
@@ -106,25 +102,25 @@ def python_in_steps_share(study: Study) -> float:
 
     Of ops that are started one by one the pauses between belong to starting them.
     """
-    root = study.trace.lines.of_event[study.steps.roots[:1]]
-    is_started = study.trace.select_names(lambda name: name.startswith(JIT_CALL)) | is_torch_op(
-        study
-    )
-    is_started &= np.isin(study.trace.lines.of_event, root)
+    line = study.trace.lines.of_event
+    is_started = study.trace.select_names(lambda name: name.startswith(JIT_CALL))
+    is_started |= is_torch_op(study)
+    is_started &= np.isin(line, line[study.steps.roots[:1]])
     is_started &= np.isin(study.groups.step, study.summary.counted)
     started = outermost_of(is_started, study.groups.parent)
     events = np.union1d(started, _executions(study, between=False))
-    pauses = share_beyond(study, _with_pauses(study, events, CLOSE_PS), spans_of(study, events))
-    return max(share_of(study, OTHERS) - pauses, 0.0)
+    return max(share_of(study, OTHERS) - _pauses_share(study, events, CLOSE_PS), 0.0)
 
 
 def eager_pauses(study: Study, *, between: bool) -> float:
     """Share of the time from step to step in which Python comes from one op to the next."""
     events = _executions(study, between=between)
-    if not events.size:
-        return 0.0
-    spans = _with_pauses(study, events, _longest(study, events, between=between))
-    return share_beyond(study, spans, spans_of(study, events))
+    return _pauses_share(study, events, _longest(study, events, between=between))
+
+
+def _pauses_share(study: Study, events: Int64s, longest_ps: int) -> float:
+    """Share of the time that lies between these executions, where no more than so long does."""
+    return share_beyond(study, _with_pauses(study, events, longest_ps), spans_of(study, events))
 
 
 def _executions(study: Study, *, between: bool) -> Int64s:
