@@ -108,8 +108,7 @@ def _remains(model: Model, cause: str, row: int = -1) -> tuple[float, float]:
         least, most = _on_all_cores(model, wait, work)
         return least, min(most, beside)
     if cause == "each element":  # of what it is waited for one call a batch, with larger ops
-        waited = study.input.waiting.charged_ps.sum(axis=1)
-        of_row = float(waited[row] / waited.sum())
+        of_row = study.input.waiting.share_of(row)
         least = 1 - of_row * (1 - 1 / runs_in_batch(study.input.pipeline, row))
         return least, least + (1 - least) * QUARTER
     # Of the work so much is left at most, behind the rest of the step where it runs ahead.

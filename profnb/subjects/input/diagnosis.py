@@ -167,10 +167,9 @@ def diagnose_input(
         threads = f" ({busy:.1f}{f' of {allowed}' if allowed else ''} threads busy)"
     if cause == "bursts":
         made = 1e12 / waiting.busy_ps * each
-    share = by_iterator[row] / by_iterator.sum()
     sentence = (
         f"The input delivers {_rate(made)} {unit}/s; training alone could use {_rate(model)} or more. "
-        f"{name} {what}: {percent_text(share)} of the waiting{threads}."
+        f"{name} {what}: {percent_text(waiting.share_of(row))} of the waiting{threads}."
     )
     severity = "high" if fraction >= HIGH else "moderate"
     return InputDiagnosis(severity, row, cause, sentence, fix, f"{name} {what}")

@@ -214,6 +214,10 @@ class Waiting:
     # threads that worked for each iterator's function, on average over the counted steps' periods, shape (N,)
     threads: Floats
 
+    def share_of(self, row: int) -> float:
+        """Share of that waiting that is charged to one iterator."""
+        return float(self.charged_ps[row].sum() / self.charged_ps.sum())
+
     @property
     def fraction(self) -> float:
         """Share of the counted steps' periods that was spent waiting; NaN without any."""
