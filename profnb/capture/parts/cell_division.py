@@ -519,13 +519,12 @@ def _votes_of(
         for each in np.unique(of_ranked).tolist():
             alike, some = like[of_like == each], ranked[of_ranked == each]
             shares: Counter[tuple[_Key, Path]] = Counter()
-            for piece, slice_ns in zip(
-                some, np.array_split(np.sort(took[alike]), some.size), strict=True
-            ):
-                shares.update(dict(divided(int(slice_ns.sum()), clocked[int(piece)])))
+            slices = np.array_split(np.sort(took[alike]), some.size)
+            for piece, slice_ns in zip(some.tolist(), slices, strict=True):
+                shares.update(dict(divided(int(slice_ns.sum()), clocked[piece])))
             if shares := +shares:
-                kind[alike] = len(spans.contexts) + len(votes)
-                votes[len(spans.contexts) + len(votes)] = shares
+                kind[alike] = new = len(spans.contexts) + len(votes)
+                votes[new] = shares
     return votes, kind
 
 
@@ -554,7 +553,7 @@ def _divide_between(
         if is_short[at]:
             votes[int(kind[at])][key, path] += int(apart[look])
         since, until = int(begin[look]), int(end[look])
-        is_exact = is_short[at] and int(kind[at]) in exact
+        is_exact = int(kind[at]) in exact
         row = made.add_with_path(key, path, since, until - since, not is_exact)
         row.places[part.file, part.line] += 1
         if calls and calls[-1][0] == key and calls[-1][2] == since:
