@@ -422,5 +422,5 @@ def _several(value: Any) -> Iterable[Any]:
     return value if isinstance(value, tuple) else (value,)
 
 
-_NAMED = chain.from_iterable(map(_several, tuple(globals().values())))
-SEAMS: tuple[Seam, ...] = tuple(seam for seam in _NAMED if isinstance(seam, Seam))
+_ALL_NAMED = chain.from_iterable(map(_several, tuple(globals().values())))
+SEAMS: tuple[Seam, ...] = tuple(seam for seam in _ALL_NAMED if isinstance(seam, Seam))

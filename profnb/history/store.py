@@ -101,8 +101,8 @@ _COLUMNS = tuple(field.name for field in fields(Run))
 _LISTED = tuple(name for name in _COLUMNS if name != "tree")
 _NUMBERS = tuple(field.name for field in fields(Run) if field.type is float)
 _LISTS = ("advice", "trials")
-_NAMES = ", ".join(f'"{name}"' for name in _COLUMNS)
-_TABLE = _NAMES.replace('"key"', '"key" TEXT UNIQUE NOT NULL')
+_COLUMN_NAMES = ", ".join(f'"{name}"' for name in _COLUMNS)
+_TABLE = _COLUMN_NAMES.replace('"key"', '"key" TEXT UNIQUE NOT NULL')
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +281,7 @@ def _insert(database: sqlite3.Connection, run: Run, most_runs: int) -> None:
     renewed = ", ".join(f'"{name}" = coalesce(excluded."{name}", "{name}")' for name in values)
     database.execute("BEGIN IMMEDIATE")
     cursor = database.execute(
-        f"INSERT INTO runs ({_NAMES}) VALUES ({marks}) ON CONFLICT (key) DO UPDATE SET {renewed}",  # noqa: S608 - names of columns
+        f"INSERT INTO runs ({_COLUMN_NAMES}) VALUES ({marks}) ON CONFLICT (key) DO UPDATE SET {renewed}",  # noqa: S608 - names of columns
         tuple(values.values()),
     )
     if (cursor.lastrowid or 0) % min(_CHECKED_EACH, most_runs) == 0:

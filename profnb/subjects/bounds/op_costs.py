@@ -99,7 +99,7 @@ class Tensor:
         return None if size is None or self.count is None else size * self.count
 
 
-_UNKNOWN = Tensor(-1, None, "")
+_UNKNOWN_TENSOR = Tensor(-1, None, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +263,10 @@ class _GraphCosts:
     def _tensors(self, row: int) -> OpTensors:
         graph, first = self._graph, self._first[row]
         taken, made = (
-            [Tensor(at, self._shapes[at], graph.dtypes[at]) if at >= 0 else _UNKNOWN for at in rows]
+            [
+                Tensor(at, self._shapes[at], graph.dtypes[at]) if at >= 0 else _UNKNOWN_TENSOR
+                for at in rows
+            ]
             for rows in (graph.inputs[row], range(first, first + graph.outputs[row]))
         )
         return OpTensors(graph.op_types[row], taken, made, graph.settings.get(row, ""))
