@@ -13,7 +13,7 @@ from profnb.advice.proposals import Proposals, Texts, Words, of_steps, of_trace,
 from profnb.advice.replay import Edit
 from profnb.capture.parts.part_records import EPOCH_ENDS, GAPS
 from profnb.causes import numbers
-from profnb.causes.pieces import PRODUCT
+from profnb.causes.pieces import shares_by_width
 from profnb.causes.python_work import starts_ops_singly
 from profnb.causes.reads import INTO, OUT_OF, SIZE, find_reads_beside_programs, find_waiting_op
 from profnb.causes.starving import room_for_batch
@@ -96,27 +96,6 @@ _IN_32_BITS: tuple[tuple[str, str, str, Texts], ...] = (
 )  # fmt: skip
 
 
-def _shares_by_width(study: Study) -> tuple[float, float]:
-    """Shares of what computes: on 64-bit numbers, and in slow products of 16-bit ones.
-
-    By op, or by layer where nothing tells the types of ops; a short op takes as long in any width.
-    """
-    placed, layers = study.bounds.roofline, study.layers.times
-    if placed is None:
-        side = int(study.program.has_device)
-        widths = [layer.width for layer in layers.rows.layers]
-        spent, times = layers.time_ps[side].sum(axis=1), layers.occurrences[side]
-        is_slow = np.zeros(spent.size, np.bool_)
-    else:
-        widths, spent, times = [*placed.width], placed.self_ps, placed.occurrences
-        is_slow = np.array([bool(PRODUCT.search(kind)) for kind in placed.op_type], np.bool_)
-        is_slow &= placed.flops_per_second < numbers.SLOWEST_PRODUCT
-    width = np.array([*widths, *[""] * (spent.size - len(widths))])
-    long_ps, whole = np.where(spent > LONG_OP_PS * times, spent, 0), max(int(spent.sum()), 1)
-    wide, narrow = width == "64-bit", (width == "16-bit") & is_slow
-    return float(long_ps[wide].sum() / whole), float(long_ps[narrow].sum() / whole)
-
-
 @of_steps
 def narrower_numbers(model: Model, study: Study) -> Proposals:
     """Ops compute in 64 bits; or the device limits, and multiplies more in 32 bits than it computes in fewer.
@@ -126,14 +105,15 @@ def narrower_numbers(model: Model, study: Study) -> Proposals:
     kernels, rates, kinds = study.device.kernels, _rates(study), (study.program.computing,)
     least = min(rates.get("64-bit", 0) / rates.get("32-bit", np.inf) or numbers.QUARTER, 1 / 2)
     remains = (least, 1 / 2), (0.0, numbers.LEFT)
-    of_side = _shares_by_width(study)
+    of_side = shares_by_width(study)
     for (width, rule, why, code), part, left in zip(_IN_32_BITS, of_side, remains, strict=True):
         share = part * share_of(study, kinds[0])
-        yield propose(
-            study, rule, ("Compute in 32 bits", code, "mixed_precision"),
-            f"{percent_text(share)} of the time goes to ops on {width} numbers. {why}",
-            model.some_of(kinds, share, left),
-        )  # fmt: skip
+        if share:
+            yield propose(
+                study, rule, ("Compute in 32 bits", code, "mixed_precision"),
+                f"{percent_text(share)} of the time goes to ops on {width} numbers. {why}",
+                model.some_of(kinds, share, left),
+            )  # fmt: skip
     chosen = kernels.is_tensor_core_eligible & ~kernels.uses_tensor_core
     share = _kernel_share(study, chosen)
     narrow = float(study.device.precision.fraction[: WIDTHS.index("32-bit")].sum())
