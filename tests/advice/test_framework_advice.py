@@ -14,7 +14,7 @@ from profnb.capture.parts.part_records import CellRecords, TreeNode
 from profnb.capture.recording import Recording
 from profnb.causes.cell_tree import grow_tree
 from profnb.causes.pieces import find_torch_ops
-from profnb.causes.python_work import python_alone_share, shares_without_programs
+from profnb.causes.python_work import python_alone_share, shares_of_programs
 from profnb.profile import Profile
 from profnb.causes.slowing import find_rise, find_slowing
 from profnb.subjects.ops.op_execution import LONG_OP_PS
@@ -111,7 +111,7 @@ def test_a_copy_of_a_program_of_one_op_computes_nothing():
             programs.append(event(name, (1000 * at + begin) * US, took * US, **stats))
     calls = [event("PjitFunction(scatter)", 1000 * at * US, 1000 * US) for at in range(STEPS)]
     study = Profile(read(plane("/host:metadata"), host(line("python", *calls), line("tf_XLAPjRtCpuClient/1", *programs, line_id=2)))).study
-    assert shares_without_programs(study) == pytest.approx((0.9, 0.86))
+    assert shares_of_programs(study) == pytest.approx((0.1, 0.14), abs=0.001)
 
 
 def test_reading_a_result_in_each_step_costs_what_python_could_do_meanwhile():

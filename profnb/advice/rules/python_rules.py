@@ -61,12 +61,12 @@ def own_functions(model: Model) -> Proposals:
         above = int(tree.parent[row])
         if tree.is_inside(above, (CALL, parts.CALLBACKS, *STEPS), 0):
             continue
-        if tree.kind[above] != CELL and not tree.has_steps(above):  # told with that one
+        if tree.kind[above] != CELL and not _has_loop(tree, above):  # told with that one
             continue
-        inner = _innermost(model, row)
+        inner = _innermost(tree, row)
         # Layers that are called for the first time are built, wherever that is.
         below = [at for at in tree.rows_below(inner).tolist() if tree.name[at] != "layers"]
-        if tree.has_steps(row):
+        if _has_loop(tree, row):
             loops.append(row)
         elif not _ASIDE & {tree.kind[at] for at in below}:
             others.append(inner)
@@ -74,20 +74,23 @@ def own_functions(model: Model) -> Proposals:
         yield from _with_steps_inside(model, rows)
     for rows in _by_function(tree, others):
         below = [at for row in rows for at in tree.rows_below(row).tolist()]
-        eager = [at for at in below if tree.kind[at] == EAGER and not tree.name[at]]
         # What a line calls of a framework is that framework's; what an own function does is all its own.
         kinds = (LINES, FRAMEWORK) if tree.name[rows[0]] else (LINES,)
-        if 2 * int(tree.wall_ps[eager].sum()) > int(tree.wall_ps[rows].sum()):
+        if 2 * sum(_eager_ps(tree, row) for row in rows) > int(tree.wall_ps[rows].sum()):
             yield from _compile(model, dict.fromkeys(rows))
         else:
             yield from _python(model, rows, [at for at in below if tree.kind[at] in kinds])
 
 
 def _by_function(tree: CellTree, rows: Sequence[int]) -> Iterable[list[int]]:
-    """Put nodes of one own function together, which several places may call."""
+    """Put nodes of one own function together, which several places may call, and lines that run ops."""
     same: dict[object, list[int]] = {}
     for row in rows:
-        same.setdefault((tree.name[row], tree.line[row]) if tree.name[row] else row, []).append(row)
+        runs_ops = 2 * _eager_ps(tree, row) > tree.wall_ps[row]
+        line = int(tree.parent[row]), runs_ops, 0 if runs_ops else row
+        same.setdefault((tree.name[row], tree.line[row]) if tree.name[row] else line, []).append(
+            row
+        )
     return same.values()
 
 
@@ -116,34 +119,51 @@ def values_to_tensors(model: Model) -> Proposals:
         )  # fmt: skip
 
 
-def _innermost(model: Model, row: int) -> int:
-    """The function inside of a function that takes nearly all of its time, which is what to change."""
-    tree = model.tree
+def _has_loop(tree: CellTree, row: int) -> bool:
+    """True if a node takes steps, or batches: what it calls for each is told apart."""
+    return tree.has_steps(row) or bool(tree.rows(parts.INPUT, below=row))
+
+
+def _eager_ps(tree: CellTree, row: int) -> int:
+    below = tree.rows_below(row).tolist()
+    return sum(
+        int(tree.wall_ps[at]) for at in below if tree.kind[at] == EAGER and not tree.name[at]
+    )
+
+
+def _innermost(tree: CellTree, row: int) -> int:
+    """The function inside of a function that takes nearly all of its time, or of its ops, to change."""
     for below in tree.rows(LINES, below=row):
-        if tree.name[below] and tree.wall_ps[below] > NEARLY_ALL * tree.wall_ps[row]:
-            return _innermost(model, below)
+        whole, part = (tree.wall_ps[at] for at in (row, below))
+        if 2 * _eager_ps(tree, row) > whole:
+            whole, part = (_eager_ps(tree, at) for at in (row, below))
+        if tree.name[below] and part > NEARLY_ALL * whole:
+            return _innermost(tree, below)
     return row
 
 
 def _with_steps_inside(model: Model, rows: Sequence[int]) -> Proposals:
-    """What the function that has the loop does itself, beside the steps."""
+    """What the function that has the loop does itself, beside the steps, and what it calls."""
     line = model.own_line(rows[0])
     if eager := {row: ops for row in rows if (ops := model.tree.rows(EAGER, below=row))}:
         yield from _compile(model, eager)
     # What passes where input is waited for is the pipeline's, whatever a look saw of it.
-    elif line not in {model.tree.line[row] for row in model.tree.rows(parts.INPUT)} - {""}:
+    elif model.tree.has_steps(rows[0]) and line not in {
+        model.tree.line[row] for row in model.tree.rows(parts.INPUT)
+    } - {""}:
         yield from _python(model, rows, rows, line)
 
 
 def _compile(model: Model, eager: Mapping[int, Sequence[int] | None]) -> Proposals:
     """Compile an own function wherever it is called, or its ops between the steps; None for all it does."""
-    tree, first = model.tree, next(iter(eager))
+    tree, first = model.tree, max(eager, key=lambda row: model.tree.wall_ps[row])
     if model.program.is_graph:  # ops are made for it, and not run
         return
     took = [at for row, ops in eager.items() for at in ops or [row]]
     name = tree.name[first] and quoted(tree.name[first])
-    what = name or f"the code at {tree.line[first]}"
-    between = " between the steps" if eager[first] else ""
+    lines = f" and {counted_text(len(eager) - 1, 'line')} beside" * (len(eager) > 1)
+    what = name or f"the code at {tree.line[first]}{lines}"
+    between = " between the steps" if eager[first] and tree.has_steps(first) else ""
     edits = [compiled_at(model, row, ops) for row, ops in eager.items()]
     edits[1:] = [replace(edit, once_ps=(0.0, 0.0)) for edit in edits[1:]]  # it is compiled once
     yield _function_of(
