@@ -368,7 +368,7 @@ def python_alone_share(study: Study, *, between: bool) -> float:
 
 
 def shares_of_programs(study: Study) -> tuple[float, float]:
-    """Shares of the time of JAX's eager ops in which an op of XLA runs that takes 50 us, and in which any does.
+    """Shares of the time of JAX's eager ops in which XLA runs an op of 50 us or longer, and any.
 
     Eager is each program but that of the steps; it may wait for that. A copy computes nothing: a program of
     one op copies what it changes, as the old array may still be used.

@@ -104,8 +104,8 @@ def _programs(study: Study, pieces: Pieces, share: str, edit: Edit) -> Proposals
 
 @of_steps
 def steps_in_one_program(model: Model, study: Study) -> Proposals:
-    """Programs of JAX follow each other as fast as they start, which takes longer than their ops."""
-    if not study.program.is_jax or not study.steps.steps_ahead or study.program.is_loop_of_keras:
+    """Starting programs of JAX, and reading what each gives, takes longer than their ops."""
+    if not study.program.is_jax or study.program.is_loop_of_keras:
         return
     around, whole = share_around_ops(study), share_of(study, "host compute")
     if 2 * around > 1:
@@ -115,9 +115,9 @@ def steps_in_one_program(model: Model, study: Study) -> Proposals:
             "work-outside-jit", "Run many steps in one program",
             f"JAX ran {count_text(count)} steps of {duration_text(step_ps)} each. Starting their programs "
             f"took {percent_text(around)} of the time.",
-            "jax.lax.scan (or jax.lax.fori_loop) inside one jax.jit runs many steps in one call. scan also "
-            "returns a value of each step.",
-            "https://docs.jax.dev/en/latest/_autosummary/jax.lax.scan.html",
+            "jax.vmap inside one jax.jit computes many examples in one call. Where a step needs what the one "
+            "before gave, jax.lax.scan runs many in one call, and returns a value of each.",
+            "https://docs.jax.dev/en/latest/automatic-vectorization.html",
             [model.some_of(("host compute",), whole, remains)],
         )  # fmt: skip
 
