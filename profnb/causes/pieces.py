@@ -2,7 +2,7 @@
 
 JAX: programs that Python starts besides the largest one. PyTorch: ops of an eager loop, and what
 ``torch.compile`` made of a function that graph breaks cut. TensorFlow: ops that XLA would fuse,
-and recurrent layers that cuDNN would run as one.
+and recurrent layers that cuDNN would run as one. Of all: what computes on wide numbers.
 
 Source: PyTorch's torch/csrc/dynamo/eval_frame.c and torch/_dynamo/eval_frame.py (2.15): what was compiled
 runs in events ``Torch-Compiled Region: 2/1``, the third function that it came across, in its second version.
@@ -19,12 +19,13 @@ from math import prod
 import numpy as np
 
 from profnb.capture.models.layer_facts import WITHOUT_CUDNN, LayerFacts
-from profnb.causes.numbers import CLOSE_PS, FEWEST, LEAST_SHARE, LEFT, QUARTER
-from profnb.core.columns import Bools, Int64s
+from profnb.causes.numbers import CLOSE_PS, FEWEST, LEAST_SHARE, LEFT, QUARTER, SLOWEST_PRODUCT
+from profnb.core.columns import Bools, Int64s, flags_at
 from profnb.steps.activities import FIRST_OF_DEVICE
 from profnb.steps.nesting import is_inside, last_around, nearest_of, outermost_of
 from profnb.subjects.advising import (
     Spans,
+    covered_share,
     in_periods,
     op_events,
     share_beyond,
@@ -32,7 +33,7 @@ from profnb.subjects.advising import (
     spans_of,
     usual_share_beyond,
 )
-from profnb.subjects.layers.called_scopes import find_makers, find_nodes
+from profnb.subjects.layers.called_scopes import SEQUENCE, find_makers, find_nodes
 from profnb.subjects.layers.layer_rows import LAYER_PARTS
 from profnb.subjects.ops.op_execution import LONG_OP_PS
 from profnb.subjects.study import Study
@@ -40,7 +41,7 @@ from profnb.subjects.xla.hlo_ops import width_of_hlo
 from profnb.trace.names import JIT_CALL, called_function, compiled_program
 
 _REGION = re.compile(r"Torch-Compiled Region: \d{1,6}/(\d{1,6})")
-PRODUCT, _CONVOLUTION = re.compile("MatMul|Conv|Einsum"), re.compile("Conv")
+_PRODUCT, _CONVOLUTION = re.compile("MatMul|Conv|Einsum"), re.compile("Conv")
 # Where Python calls a layer or begins a step, or a machine is slow, it takes longer from one op to the next.
 FAR_PS = 10 * CLOSE_PS
 FEW_ROWS = 20_000  # as many as a vocabulary of common words has
@@ -182,6 +183,7 @@ def find_torch_ops(study: Study) -> Pieces | None:
 
     The way back of an op takes long where all its nodes of autograd do: a GRU is one op with hundreds. An op
     of many short ones is itself short where each step starts it again and again, as a loop does its cell.
+    Where the long ones take more, it is they that a larger batch makes slower or faster.
     Between two steps there is more of Python to go through; where we saw the cell, own functions are nodes.
     """
     trace, roots = study.trace, study.steps.roots
@@ -189,7 +191,7 @@ def find_torch_ops(study: Study) -> Pieces | None:
         return None
     is_op = is_torch_op(study) & (trace.lines.of_event == trace.lines.of_event[roots[0]])
     is_op &= np.isin(study.groups.step, study.summary.counted)
-    every = outermost_of(is_op, study.groups.parent)
+    every = np.setdiff1d(outermost_of(is_op, study.groups.parent), _walked_again(study))
     took_ps, longest = trace.events.duration_ps, _longest_stretch(study, every, is_op)
     _, name, times = np.unique(trace.events.name[every], return_inverse=True, return_counts=True)
     is_again = times[name] >= FEWEST * study.summary.counted.size
@@ -199,12 +201,38 @@ def find_torch_ops(study: Study) -> Pieces | None:
     each = ops.size / study.summary.counted.size
     if each < FEWEST:
         return None
-    is_seen = study.recording.cell is not None
+    is_seen, long = study.recording.cell is not None, spans_of(study, every[is_long])
     spans, _ = _with_pauses(study, every, every, is_across=is_seen)
-    return Pieces(
-        each, 0.0, ops, np.zeros(ops.size, np.bool_), spans, spans_of(study, every[is_long]),
-        for_many=True,
-    )  # fmt: skip
+    if share_beyond(study, spans, long) < covered_share(study, every[is_long]):
+        return None
+    return Pieces(each, 0.0, ops, np.zeros(ops.size, np.bool_), spans, long, for_many=True)
+
+
+def find_nodes_again(study: Study) -> Pieces | None:
+    """The nodes of autograd that had run before, where these are more than ran for the first time."""
+    again = _walked_again(study)
+    if not study.has_steps or not again.size:
+        return None
+    ops = outermost_of(is_torch_op(study), study.groups.parent)
+    spans, _ = _with_pauses(study, again, ops)
+    nothing = np.empty(0, np.int64)
+    each = again.size / study.summary.counted.size
+    return Pieces(each, 0.0, nothing, nothing.astype(np.bool_), spans, _of_device(study))
+
+
+def _walked_again(study: Study) -> Int64s:
+    """The runs of nodes of autograd in the counted steps that had run before; none where more ran once.
+
+    One that has no number of its own, which adds to a gradient, goes with the one before it.
+    """
+    nodes = outermost_of(find_nodes(study.trace), study.groups.parent)
+    nodes = nodes[np.argsort(study.trace.events.begin_ps[nodes], kind="stable")]
+    number = study.trace.stats.integers(SEQUENCE).of(nodes)
+    rows = np.arange(nodes.size)
+    is_again = ~flags_at(np.unique(number, return_index=True)[1], nodes.size)
+    again = nodes[is_again[np.maximum.accumulate(np.where(number >= 0, rows, 0))]]
+    again = again[np.isin(study.groups.step[again], study.summary.counted)]
+    return again if 2 * again.size > nodes.size else again[:0]
 
 
 def _longest_stretch(study: Study, ops: Int64s, is_op: Bools) -> Int64s:
@@ -320,7 +348,7 @@ def fused_by_xla(study: Study, ops: Pieces) -> tuple[float, float, float, float]
         return min(usual_share_beyond(study, spans_of(study, events), nothing), others)
 
     has_device = study.program.has_device
-    slower = 0.0 if has_device else 0.7 * of_kind(PRODUCT) + 0.6 * of_kind(_CONVOLUTION)
+    slower = 0.0 if has_device else 0.7 * of_kind(_PRODUCT) + 0.6 * of_kind(_CONVOLUTION)
     most = max(others + slower + share / 2, least)
     if whole - (least + most) / 2 < LEAST_SHARE:
         return None
@@ -340,13 +368,8 @@ def find_large_tables(study: Study) -> tuple[float, list[tuple[int, str, int, in
     updates = table.layer_part_ps[:, LAYER_PARTS.index("update")].tolist()
     for path, took in zip(table.layer, updates, strict=True):
         layer = facts.get(path)
-        if (
-            took
-            and layer
-            and layer.kind == "Embedding"
-            and (made := layer.output_shape)
-            and made[-1]
-        ):
+        made = layer.output_shape if took and layer and layer.kind == "Embedding" else None
+        if layer and made and made[-1]:
             rows, places = layer.parameters // made[-1], [size or 0 for size in made[1:-1]]
             read = (study.batch_size or 0) * prod(places)
             if (read or FEW_ROWS) < QUARTER * rows:
@@ -356,6 +379,27 @@ def find_large_tables(study: Study) -> tuple[float, list[tuple[int, str, int, in
         return 0.0, []
     share = spent / table.total_ps.sum() * share_of(study, study.program.computing)
     return share, sorted(large, reverse=True)
+
+
+def shares_by_width(study: Study) -> tuple[float, float]:
+    """Shares of what computes: on 64-bit numbers, and in slow products of 16-bit ones.
+
+    By op, or by layer where nothing tells the types of ops; a short op takes as long in any width.
+    """
+    placed, layers = study.bounds.roofline, study.layers.times
+    if placed is None:
+        side = int(study.program.has_device)
+        widths = [layer.width for layer in layers.rows.layers]
+        spent, times = layers.time_ps[side].sum(axis=1), layers.occurrences[side]
+        is_slow = np.zeros(spent.size, np.bool_)
+    else:
+        widths, spent, times = [*placed.width], placed.self_ps, placed.occurrences
+        is_slow = np.array([bool(_PRODUCT.search(kind)) for kind in placed.op_type], np.bool_)
+        is_slow &= placed.flops_per_second < SLOWEST_PRODUCT
+    width = np.array([*widths, *[""] * (spent.size - len(widths))])
+    long_ps, whole = np.where(spent > LONG_OP_PS * times, spent, 0), max(int(spent.sum()), 1)
+    wide, narrow = width == "64-bit", (width == "16-bit") & is_slow
+    return float(long_ps[wide].sum() / whole), float(long_ps[narrow].sum() / whole)
 
 
 def find_step_by_step(study: Study) -> tuple[Sequence[LayerFacts], Pieces]:

@@ -299,6 +299,28 @@ def torch_compile_with_graph_breaks():
     return warm(torch_loop(model, same(8, 6, count=40), compiled_program(forward)))
 
 
+@of_torch("wide-numbers", also=("small-ops",), says=("64-bit", "model.double()"), never=OF_TENSORFLOW)
+def torch_layers_in_double_precision():
+    return warm(torch_loop(layers(600, 1500).double(), lambda: (torch.ones(512, 600, dtype=torch.float64) for _ in range(15))))
+
+
+@of_torch("backward-again", also=("small-ops",), says=("retain_graph",), never=OF_TENSORFLOW)
+def torch_backward_in_each_turn():
+    weight = torch.full((300, 300), 0.003, requires_grad=True)
+    optimizer = torch.optim.SGD([weight], 0.001)
+
+    def train():
+        for _ in range(6):
+            state = torch.ones(64, 300)
+            optimizer.zero_grad()
+            for _ in range(12):
+                state = state @ weight
+                state.mean().backward(retain_graph=True)
+            optimizer.step()
+
+    return warm(train)
+
+
 @of_torch()
 def torch_compile_of_one_piece():
     model = layers(600, 1500)

@@ -385,6 +385,43 @@ def test_the_way_back_of_one_op_is_one_op_however_many_nodes_it_has():
     assert "48 short ops" in said(there_and_back(ops=24))["small-ops"].evidence
 
 
+def walks(times, *, ended=False):
+    """A step with four ops and 24 nodes of theirs, which as many calls of backward() run again; each then adds to a gradient."""
+
+    def step(at, base):
+        def numbered(name, begin, number, forward):
+            return (*op(name, base + begin, 10)[:-1], {"Fwd thread id": forward} | ({} if number is None else {"Sequence number": 100 * at + number}))
+
+        node, add = (f"autograd::engine::evaluate_function: {name}" for name in ("MmBackward0", "torch::autograd::AccumulateGrad"))
+        forward = [numbered("aten::mm", 5 + 20 * n, n, 0) for n in range(4)]
+        rows = [(walk, n) for walk in range(times) for n in range(24)]
+        back = [numbered(add if n == 23 else node, 100 + 20 * (24 * walk + n), None if n == 23 else n + ended * walk * 24, 1) for walk, n in rows]
+        return [*forward, *back]
+
+    return loop(step, period=200 + 480 * times)
+
+
+def test_nodes_of_autograd_that_run_again_are_told_and_small_ops_are_the_others():
+    advice = said(walks(4))["backward-again"]
+    assert "72 gradient ops a step had run before" in advice.evidence and "retain_graph" in advice.code
+    assert advice.saves_ms == pytest.approx((72 * 20 / 2120 * advice.wall_ms,) * 2, rel=0.03)
+    assert "28 short ops" in said(walks(4))["small-ops"].evidence
+
+
+@pytest.mark.parametrize("settings", [{"times": 2}, {"times": 1}, {"times": 4, "ended": True}], ids=["two losses", "once", "graphs of their own"])
+def test_a_second_loss_and_graphs_of_their_own_are_no_backward_again(settings):
+    assert "backward-again" not in said(walks(**settings))
+
+
+def test_short_ops_beside_ops_that_take_more_are_left_alone():
+    """A layer of 15 ms, and 100 ops of 5 us each 10 us of an optimizer: what a larger batch does, the layer decides."""
+
+    def step(at, base):
+        return [op("aten::lstm", base + 5, 15_000), *(op("aten::add_", base + 15_010 + 10 * n, 5) for n in range(100))]
+
+    assert "small-ops" not in said(loop(step, period=16_100, took=16_050))
+
+
 def region(function, version, begin, took):
     return op(f"Torch-Compiled Region: {function}/{version}", begin, took)
 

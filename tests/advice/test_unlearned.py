@@ -155,7 +155,7 @@ def test_numbers_of_64_bits_are_told_of_the_graph_that_ran_though_another_has_it
             float(step(x))
     assert set(p.op_roofline["width"]) == {f"{width}-bit"}
     # How much of the cell that is, the machine decides; of ops on 32 bits it is nothing at all.
-    assert (proposed(p.study)["wide-numbers"].edits[0].share > 0) == (width == 64)
+    assert ("wide-numbers" in proposed(p.study)) == (width == 64)
 
 
 @pytest.mark.parametrize("width", [16, 32])
@@ -175,7 +175,8 @@ def test_convolutions_of_16_bits_are_told_where_the_cpu_does_them_in_software(tf
             float(step(x))
     placed = p.op_roofline
     is_slow = (placed["width"] == "16-bit") & (placed["gigaflops_per_second"] < 1) & placed["op_type"].str.contains("Conv")
-    assert (proposed(p.study)["slow-16-bit"].edits[0].share > 0.1) == (placed["self_us"][is_slow].sum() > placed["self_us"].sum() / 5)
+    told = proposed(p.study).get("slow-16-bit")
+    assert (told is not None and told.edits[0].share > 0.1) == (placed["self_us"][is_slow].sum() > placed["self_us"].sum() / 5)
     assert width == 16 or not is_slow.any()
 
 

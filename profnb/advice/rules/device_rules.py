@@ -9,11 +9,11 @@ import re
 import numpy as np
 
 from profnb.advice.cell_model import Model
-from profnb.advice.proposals import Proposals, Words, of_steps, of_trace, propose
+from profnb.advice.proposals import Proposals, Texts, Words, of_steps, of_trace, propose
 from profnb.advice.replay import Edit
 from profnb.capture.parts.part_records import EPOCH_ENDS, GAPS
 from profnb.causes import numbers
-from profnb.causes.pieces import PRODUCT
+from profnb.causes.pieces import shares_by_width
 from profnb.causes.python_work import starts_ops_singly
 from profnb.causes.reads import INTO, OUT_OF, SIZE, find_reads_beside_programs, find_waiting_op
 from profnb.causes.starving import room_for_batch
@@ -83,11 +83,14 @@ _IN_16_BITS = {
 }
 _WITH_TF32: Words = "Compute products in TF32", IN_TF32, "mixed_precision"
 _WITH_16_BITS: Words = "Compute in 16 bits", _IN_16_BITS, "mixed_precision"
-_IN_32_BITS = (
+_FLOATS = (
+    "Make float32 arrays before the loop: x.astype('float32'), as NumPy makes float64 by itself."
+)
+_IN_32_BITS: tuple[tuple[str, str, str, Texts], ...] = (
     ("64-bit", "wide-numbers",
      "32 bits keep 7 digits, and a processor computes twice as many of these at once.",
-     "Make float32 arrays before the loop: x.astype('float32'), as NumPy makes float64 by itself. Variables: "
-     "tf.Variable(tf.cast(v, tf.float32)). Undo keras.config.set_floatx('float64')."),
+     {UNKNOWN: f"{_FLOATS} Variables: tf.Variable(tf.cast(v, tf.float32)). Undo "
+      "keras.config.set_floatx('float64').", PYTORCH: f"{_FLOATS} Leave out model.double()."}),
     ("16-bit", "slow-16-bit", "This processor computes their products in software.",
      "Keep 'mixed_float16' for GPUs: keras.config.set_dtype_policy('float32') before the model is built."),
 )  # fmt: skip
@@ -99,20 +102,13 @@ def narrower_numbers(model: Model, study: Study) -> Proposals:
 
     A CPU, too, computes twice as many numbers of half the width at once; in 16 bits some do in software.
     """
-    kernels, rates, placed = study.device.kernels, _rates(study), study.bounds.roofline
-    kinds = (study.program.computing,)
-    if placed is not None:
-        of_side = placed.self_ps / placed.self_ps.sum() * share_of(study, kinds[0])
-        is_slow = np.array([bool(PRODUCT.search(kind)) for kind in placed.op_type])
-        is_slow &= (placed.flops_per_second < numbers.SLOWEST_PRODUCT) & (
-            placed.self_ps > LONG_OP_PS * placed.occurrences
-        )
-        least = min(rates.get("64-bit", 0) / rates.get("32-bit", np.inf) or numbers.QUARTER, 1 / 2)
-        among, remains = (np.bool_(1), is_slow), ((least, 1 / 2), (0.0, numbers.LEFT))
-        for (width, rule, why, code), is_told, left in zip(
-            _IN_32_BITS, among, remains, strict=True
-        ):
-            share = float(of_side[(np.array(placed.width) == width) & is_told].sum())
+    kernels, rates, kinds = study.device.kernels, _rates(study), (study.program.computing,)
+    least = min(rates.get("64-bit", 0) / rates.get("32-bit", np.inf) or numbers.QUARTER, 1 / 2)
+    remains = (least, 1 / 2), (0.0, numbers.LEFT)
+    of_side = shares_by_width(study)
+    for (width, rule, why, code), part, left in zip(_IN_32_BITS, of_side, remains, strict=True):
+        share = part * share_of(study, kinds[0])
+        if share:
             yield propose(
                 study, rule, ("Compute in 32 bits", code, "mixed_precision"),
                 f"{percent_text(share)} of the time goes to ops on {width} numbers. {why}",

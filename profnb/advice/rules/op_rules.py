@@ -25,6 +25,7 @@ from profnb.causes.pieces import (
     find_cut_regions,
     find_fusible,
     find_large_tables,
+    find_nodes_again,
     find_programs,
     find_step_by_step,
     find_torch_ops,
@@ -152,7 +153,21 @@ def _cut_regions(_: Study, pieces: Pieces, share: str, edit: Edit) -> Proposals:
     )  # fmt: skip
 
 
-_PIECES = (find_programs, _programs), (find_torch_ops, _torch_ops), (find_cut_regions, _cut_regions)
+def _nodes_again(_: Study, pieces: Pieces, share: str, edit: Edit) -> Proposals:
+    yield Proposal(
+        "backward-again", "Run backward once over the same ops",
+        f"{count_text(round(pieces.each))} gradient ops a step had run before, for another backward(). They "
+        f"take {share} of the time.",
+        "Add the losses and call loss.backward() once, without retain_graph=True. State that one step hands "
+        "to the next: h = h.detach().",
+        "https://docs.pytorch.org/docs/stable/generated/torch.Tensor.backward.html", [edit],
+    )  # fmt: skip
+
+
+_PIECES = (
+    (find_programs, _programs), (find_torch_ops, _torch_ops), (find_nodes_again, _nodes_again),
+    (find_cut_regions, _cut_regions),
+)  # fmt: skip
 
 
 @of_trace

@@ -5,6 +5,7 @@ keeps a model. Attributes that Keras keeps for itself are read with care: where 
 fact.
 """
 
+import re
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,7 @@ _Answer = TypeVar("_Answer")
 _MOST_LAYERS, _DEEPEST_MODULE, _DEEPEST_GRAPH = 20_000, 30, 900
 _LARGEST_SETTING, _LONGEST_SETTING = 1 << 40, 40
 _KERAS_MODULES = ("keras.", "tf_keras.")
+_FLOATS = re.compile(r"float(\d\d)$")  # a type: "float32", "torch.bfloat16"
 _NO_LAYERS = ("Metric", "Loss", "InputSpec")
 # Layers whose parts are all given the layer's own input, but for the part that joins the others.
 _SIDE_BY_SIDE = ("Bidirectional", "MultiHeadAttention", "GroupedQueryAttention")
@@ -52,6 +54,8 @@ class LayerFacts:
         kernels: Shapes of what it multiplies with.
         numbers: Settings that matter for its operations: heads and sizes of attention, the sequence
             lengths, an ``equation``.
+        width: Of the numbers in its weights and its parts', "64-bit"; of a layer without any, that of what it
+            is part of. "" where there are none, or several.
     """
 
     path: str
@@ -67,6 +71,7 @@ class LayerFacts:
     needs_input_gradient: bool = True
     kernels: tuple[Shape, ...] = ()
     numbers: Mapping[str, int | str] = field(default_factory=dict)
+    width: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,11 +252,21 @@ class _Walk:
                 needs_input_gradient=needs_gradient,
                 kernels=_ask(_kernel_shapes, layer, otherwise=()) if is_library else (),
                 numbers=_ask(_settings_of, layer, otherwise={}) if is_library else {},
+                width=width_of(_ask(getattr, layer, "weights", otherwise=[]), self.rows, parent),
             )
         )
         needs = _ask(_needs_of_parts, layer, parts, needs_gradient, otherwise=[True] * len(parts))
         for part, needs_it in zip(parts, needs, strict=True):
             self.visit(part, row, path, depth + 1, needs_it)
+
+
+def width_of(weights: Sequence[Any], layers: Sequence[LayerFacts], parent: int) -> str:
+    """The width of the numbers in a layer's weights; see ``LayerFacts``."""
+    dtypes = {str(getattr(weight, "dtype", "")) for weight in weights}
+    widths = {match[1] for match in map(_FLOATS.search, dtypes) if match}
+    if not dtypes and parent >= 0:
+        return layers[parent].width
+    return f"{widths.pop()}-bit" if len(widths) == 1 else ""
 
 
 def _own_weights(layer: Any, parts: list[Any]) -> tuple[bool, list[Any]]:

@@ -26,6 +26,7 @@ from profnb.capture.models.layer_facts import (
     ModelFacts,
     TracedLayer,
     describe_model,
+    width_of,
 )
 from profnb.capture.seams import TORCH_COMPILED_CALL, TORCH_COMPILED_MODULE
 from profnb.capture.signals import OwnFaults
@@ -339,6 +340,7 @@ def describe_module(module: Any, name: str, calls: Mapping[int, int]) -> ModelFa
                     parameters=sum(map(_size, fresh)),
                     is_shared=called.get(row, 0) > 1,
                     is_trainable=any(bool(weight.requires_grad) for weight in weights),
+                    width=width_of([*part.parameters()], rows, row_of[above] if dotted else -1),
                 )
             )
             counted.update(map(id, weights))

@@ -38,7 +38,7 @@ _LOSS = re.compile(
     r"|triplet_margin|margin_ranking|hinge_embedding|cosine_embedding)_loss\w*|binary_cross_entropy\w*|kl_div)"
 )
 _LOSS_MODULE = re.compile(r"\w*Loss_\d+")
-_SEQUENCE, _FORWARD_THREAD = "Sequence number", "Fwd thread id"
+SEQUENCE, _FORWARD_THREAD = "Sequence number", "Fwd thread id"
 _NODE, _SUM = "autograd::engine::evaluate_function: ", "AccumulateGrad"
 _OLD_NODE = re.compile(r"(?:torch::autograd::)?(?:\w+Backward\d*|AccumulateGrad)")
 
@@ -149,7 +149,7 @@ def find_makers(trace: Trace, nodes: Int64s, in_node: Bools) -> Int64s:
     Nodes are in the order of events. ``in_node`` tells which events run backward: in a node, and not in a
     repeated call, shape (E,).
     """
-    number, thread = (trace.stats.integers(name) for name in (_SEQUENCE, _FORWARD_THREAD))
+    number, thread = (trace.stats.integers(name) for name in (SEQUENCE, _FORWARD_THREAD))
     backward = thread.of(number.events) > 0
     kept = ~backward & ~in_node[number.events] & trace.is_host_event[number.events]
     made, numbers = number.events[kept], number.values[kept].astype(np.int64)
