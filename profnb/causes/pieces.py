@@ -14,11 +14,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
 from profnb.capture.models.layer_facts import WITHOUT_CUDNN, LayerFacts
-from profnb.causes.numbers import CLOSE_PS, FEWEST, LEAST_SHARE, LEFT, SLOWEST_PRODUCT
+from profnb.causes.numbers import CLOSE_PS, FEWEST, LEAST_SHARE, LEFT, QUARTER, SLOWEST_PRODUCT
 from profnb.core.columns import Bools, Int64s, flags_at
 from profnb.steps.activities import FIRST_OF_DEVICE
 from profnb.steps.nesting import is_inside, last_around, nearest_of, outermost_of
@@ -28,10 +29,12 @@ from profnb.subjects.advising import (
     in_periods,
     op_events,
     share_beyond,
+    share_of,
     spans_of,
     usual_share_beyond,
 )
 from profnb.subjects.layers.called_scopes import SEQUENCE, find_makers, find_nodes
+from profnb.subjects.layers.layer_rows import LAYER_PARTS
 from profnb.subjects.ops.op_execution import LONG_OP_PS
 from profnb.subjects.study import Study
 from profnb.subjects.xla.hlo_ops import width_of_hlo
@@ -41,6 +44,7 @@ _REGION = re.compile(r"Torch-Compiled Region: \d{1,6}/(\d{1,6})")
 _PRODUCT, _CONVOLUTION = re.compile("MatMul|Conv|Einsum"), re.compile("Conv")
 # Where Python calls a layer or begins a step, or a machine is slow, it takes longer from one op to the next.
 FAR_PS = 10 * CLOSE_PS
+FEW_ROWS = 20_000  # as many as a vocabulary of common words has
 _WHOLE_UPDATES = ("ResourceApply", "ResourceSparseApply", "Apply", "SparseApply")
 # Ops that make each number from the numbers at its place, which XLA fuses into one pass over memory.
 ELEMENTWISE = frozenset({
@@ -349,6 +353,32 @@ def fused_by_xla(study: Study, ops: Pieces) -> tuple[float, float, float, float]
     if whole - (least + most) / 2 < LEAST_SHARE:
         return None
     return share, whole, least / whole, min(most / whole, 1.0)
+
+
+def find_large_tables(study: Study) -> tuple[float, list[tuple[int, str, int, int]]]:
+    """Find embeddings that the optimizer updates as a whole, though a step reads few of their rows.
+
+    Returns:
+        What their updates take of the time from step to step, 0 where that is not most of the optimizer's
+        work; of each what its update took, its path, its rows, and how many of them a step reads at most, 0
+        where that is not known; the one that took most first.
+    """
+    table, large = study.layers.table, list[tuple[int, str, int, int]]()
+    facts = {layer.path: layer for model in study.recording.models for layer in model.layers}
+    updates = table.layer_part_ps[:, LAYER_PARTS.index("update")].tolist()
+    for path, took in zip(table.layer, updates, strict=True):
+        layer = facts.get(path)
+        made = layer.output_shape if took and layer and layer.kind == "Embedding" else None
+        if layer and made and made[-1]:
+            rows, places = layer.parameters // made[-1], [size or 0 for size in made[1:-1]]
+            read = (study.batch_size or 0) * prod(places)
+            if (read or FEW_ROWS) < QUARTER * rows:
+                large.append((took, path, rows, read))
+    spent = sum(took for took, *_ in large)
+    if 2 * spent <= sum(updates):
+        return 0.0, []
+    share = spent / table.total_ps.sum() * share_of(study, study.program.computing)
+    return share, sorted(large, reverse=True)
 
 
 def shares_by_width(study: Study) -> tuple[float, float]:

@@ -201,17 +201,16 @@ def shares_of_calls(study: Study) -> tuple[float, float]:
     """What fewer calls spare of the steps: what is around calls, and perhaps of the ops.
 
     Returns:
-        Shares of the time from step to step: of beginning and ending calls, without ops that have calls of
-        their own; of the first 50 us of each op, in which threads wake, and of the executor between ops.
+        Shares of the time from step to step: of beginning and ending calls, those of Keras' own eager ops
+        too; of short ops, in which threads wake, and of the executor between them.
     """
-    calls, eager, ops = share_around_calls(study), find_eager_runs(study), _ops_of_steps(study)
-    within = share_of(study, "host compute") - calls
+    around, ops = share_around_calls(study), _ops_of_steps(study)
+    within = share_of(study, "host compute") - around
     if loop := find_loop(study):  # in its turns threads are awake
         within, ops = within - loop.share, np.intersect1d(ops, loop.others)
     took_ps = study.trace.events.duration_ps[ops]
-    around = calls - (eager.starting if eager else 0.0)
-    lasting = float(np.maximum(took_ps - LONG_OP_PS, 0).sum() / max(took_ps.sum(), 1))
-    return max(around, 0.0), max(within, 0.0) * (1 - lasting)
+    short = float(took_ps[took_ps <= LONG_OP_PS].sum() / max(took_ps.sum(), 1))
+    return around, max(within, 0.0) * short
 
 
 def _ops_of_steps(study: Study) -> Int64s:

@@ -19,9 +19,17 @@ from posixpath import commonpath
 import numpy as np
 
 from profnb.capture.marking.trace_events import TracedFunction
-from profnb.capture.parts.part_records import ADAPTS, BUILDING, CHECKPOINTING, LOADING, CellPart
+from profnb.capture.parts.part_records import (
+    ADAPTS,
+    BUILDING,
+    CALL,
+    CHECKPOINTING,
+    LOADING,
+    CellPart,
+)
 from profnb.capture.source.source_records import CAPTURED, GraphShapes
 from profnb.capture.source.user_code import file_title
+from profnb.causes.cell_tree import STEPS, CellTree
 from profnb.causes.numbers import LEAST_SHARE
 from profnb.core.columns import Bools
 from profnb.core.printable import printable
@@ -241,6 +249,14 @@ def find_summaries(study: Study) -> tuple[int, float, float, float]:
     made = np.intersect1d(study.groups.step[ops], counted).size
     writing = each_ps * counted.size / period_ps(study)
     return made, covered_share(study, ops), writing, each_ps
+
+
+def count_epochs(tree: CellTree, loop: int) -> int:
+    """How often a loop calls ``fit`` of several steps each, as a loop over epochs does; 0 for none."""
+    fits = [row for row in tree.rows(CALL, below=loop) if tree.name[row] == "fit"]
+    steps = [row for row in tree.with_below(fits).tolist() if tree.kind[row] in STEPS]
+    times = int(tree.occurrences[fits].sum())
+    return times if tree.occurrences[steps].sum() > times > 1 else 0
 
 
 SAME, DATA, LEARNED, LOOKUP = range(4)

@@ -82,6 +82,25 @@ def test_calls_of_several_methods_in_one_loop_are_one_piece_of_advice(cell):
     assert advice.saves_ms[0] > 600
 
 
+@pytest.mark.parametrize("has_fit", [True, False])
+def test_evaluations_of_a_loop_over_epochs_may_go_as_a_whole_and_those_of_other_loops_may_not(cell, has_fit):
+    """Ten times 30 ms to start and eight steps of 5 ms; with a fit of eight steps each they may be done once, after the last one."""
+    for _ in range(10):
+        if has_fit:
+            with cell.run("fit"):
+                for _ in range(8):
+                    cell.step(5, name="train")
+        with cell.run("evaluate"):
+            cell.work(30)
+            for _ in range(8):
+                cell.step(5, name="test")
+    advice = next(one for one in advise(model_of(cell)) if one.rule == "predict-in-a-loop")
+    starts, steps = 9 * 30, 9 * 40 * has_fit
+    assert advice.saves_ms[1] > 0.9 * starts + 0.7 * steps and advice.saves_ms[0] < starts + 60
+    assert advice.saves_ms[1] - advice.saves_ms[0] < (0.4 * advice.wall_ms + 120 if has_fit else 200)
+    assert ("after the last epoch" in advice.code and "1.10 s in all" in advice.evidence) == has_fit
+
+
 def test_calls_from_two_functions_are_counted_and_told_apart(cell):
     for _ in range(10):
         for name, times in (("act", 1), ("replay", 3)):

@@ -19,10 +19,12 @@ from profnb.causes.compiled_again import SAME_SHAPES, find_compiled_again
 from profnb.causes.numbers import QUARTER, SELDOM
 from profnb.causes.pieces import (
     ELEMENTWISE,
+    FEW_ROWS,
     Pieces,
     allowed_instead,
     find_cut_regions,
     find_fusible,
+    find_large_tables,
     find_nodes_again,
     find_programs,
     find_step_by_step,
@@ -197,6 +199,22 @@ def large_optimizer(model: Model, study: Study) -> Proposals:
     An exchange of gradients, and what packs them for it, has the optimizer's name and is not its own.
     """
     if study.program.is_jax or len(study.xla.hlo):
+        return
+    share, tables = find_large_tables(study)
+    if share:  # of fewer rows, or of those that were read, there are no ops to fuse
+        _, layer, rows, read = tables[0]
+        name, least = quoted(layer), max(read / rows for *_, rows, read in tables)
+        reading = f", which reads {count_text(read)} of them at most" * bool(read)
+        yield Proposal(
+            "large-optimizer", f"Update fewer rows of {name}",
+            f"The optimizer goes through all {count_text(rows)} rows of {name} in each step{reading}. "
+            f"Updates of embeddings take {percent_text(share)} of the time.",
+            f"Keep fewer rows: TextVectorization(max_tokens={FEW_ROWS}) gives rare words one row, "
+            f"keras.layers.Hashing(num_bins={FEW_ROWS}) lets several share one. Or keras.optimizers.SGD "
+            "without momentum: it updates only rows that were read, but learns differently.",
+            "https://keras.io/api/layers/core_layers/embedding/",
+            [model.some_of((study.program.computing,), share, (least, QUARTER))],
+        )  # fmt: skip
         return
     packing = packing_scopes(study.ops.table.op_name)
 

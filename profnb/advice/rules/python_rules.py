@@ -311,12 +311,12 @@ def _fewer_calls(
 ) -> Proposal:
     """Several steps in a call spare what Python and TensorFlow do around the others.
 
-    Not of ops that have calls of their own. Short ops take up to half as long again where each call wakes the
-    threads anew.
+    Short ops take up to four times as long where each call wakes the threads anew: of 0.2 ms of them in steps
+    of 1 ms 0.05 remained, and nearly all of those in steps of 1.6 ms and more.
     """
     around, short = shares_of_calls(study)
     kept = _beside_input(study, share + around, (1 / _IN_ONE_CALL, QUARTER))
-    left, whole = (around * kept[0] + short / 2, around * kept[1] + short), around + short
+    left, whole = (around * kept[0] + short * QUARTER, around * kept[1] + short), around + short
     edits = [model.some_of(kinds, share, kept)]
     if around:
         evidence += f" TensorFlow spent {percent_text(around)} on starting and ending calls."

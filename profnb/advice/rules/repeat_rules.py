@@ -14,18 +14,11 @@ from profnb.advice.proposals import Proposal, Proposals, of_cell, of_steps, of_t
 from profnb.advice.replay import Edit, once, replay, scale
 from profnb.advice.what_if import epochs_restart_free
 from profnb.capture.parts import part_records as parts
-from profnb.causes import slowing
+from profnb.causes import repeats, slowing
 from profnb.causes.cell_tree import STEPS
 from profnb.causes.compiled_again import Retracing, find_retracing, find_tracing_steps
-from profnb.causes.numbers import FEWEST, LEAST_SHARE, QUARTER, SELDOM
-from profnb.causes.repeats import (
-    DATA,
-    LOOKUP,
-    SAME,
-    find_models_again,
-    find_unlearned,
-    find_validating,
-)
+from profnb.causes.numbers import FEWEST, LEAST_SHARE, LEFT, QUARTER, SELDOM
+from profnb.causes.repeats import DATA, LOOKUP, SAME
 from profnb.core.printable import LONGEST_NAME, printable, quoted
 from profnb.core.units import count_text, counted_text, duration_text, percent_text
 from profnb.subjects.advising import GUIDE, KERAS_TRAINING
@@ -39,6 +32,11 @@ _ONCE = {
     "model.test_on_batch(x, y), without set-up.",
     "fit": "Call model.fit once over all data, with epochs=N. For single batches call "
     "model.train_on_batch(x, y), without set-up.",
+}
+_AFTER = {
+    "predict": "Call model.predict once, after the last epoch, or after every fifth one.",
+    "evaluate": "model.fit(..., epochs=N, validation_data=(x, y)) evaluates without starting anew, and has "
+    "the metrics of the training data too. Or call model.evaluate once, after the last epoch.",
 }
 _ONCE_ONLY = (parts.IMPORTS, parts.FIRST, parts.TRACING, parts.BUILDING)
 _APART = (parts.CALLBACKS, parts.CHECKPOINTING, parts.LINES)
@@ -56,23 +54,32 @@ def runs_in_a_loop(model: Model) -> Proposals:
         if tree.name[row] in _ONCE and times >= max(FEWEST, 2 * traced):
             loops.setdefault(int(tree.parent[row]), []).append(row)
     for loop, calls in loops.items():
-        times, edits, took = 0, list[Edit](), tree.rows(parts.AROUND, below=loop)
+        times, epochs = int(tree.occurrences[calls].sum()), repeats.count_epochs(tree, loop)
+        edits, took = list[Edit](), tree.rows(parts.AROUND, below=loop)
         for row in calls:
             each, below = int(tree.occurrences[row]), tree.rows_below(row).tolist()
             took += [at for at in below if not tree.is_inside(at, (*_APART, *STEPS), row)]
-            times += each
-            steps = [at for at in tree.rows(*STEPS, below=row) if tree.occurrences[at] == each]
-            if steps:  # of one batch each: together they are as many examples in fewer steps
-                edits.append(scale(tree, steps, 1 / each, 1.0))
+            steps, count = tree.rows(*STEPS, below=row), each
+            if epochs and tree.name[row] != "fit":  # in a fit all remain, behind it those of one
+                count = min(each, epochs)
+            else:  # of one batch each: together they are as many examples in fewer steps
+                steps = [at for at in steps if tree.occurrences[at] == each]
+            if steps:
+                widest = LEFT * model.ran_ps / max(float(tree.wall_ps[steps].sum()), 1)
+                edits.append(scale(tree, steps, 1 / count, min(1 / count + widest, 1.0)))
         methods = sorted({tree.name[row] for row in calls}, key=list(_ONCE).index)
         named, called = (" and ".join(f"{of}{name}" for name in methods) for of in ("", "model."))
         spent = int(tree.self_ps[took].sum())
+        iterators = [at for at in took if epochs and tree.kind[at] == parts.SETTING_UP]
+        again_ps = float(tree.self_ps[iterators].sum()) * len(calls) / times  # remains in a fit
+        whole = f", of {duration_text(int(tree.wall_ps[calls].sum()))} in all" * bool(epochs)
         yield Proposal(
             "predict-in-a-loop", f"Call {named} once, not in a loop",
             f"{called} ran {count_text(times)} times. Starting and ending these calls took "
-            f"{duration_text(spent)}, {duration_text(spent / times)} each.",
-            " ".join(_ONCE[name] for name in methods), f"{KERAS_TRAINING}#{methods[0]}-method",
-            [once(tree, took, times // len(calls), (0.0, 0.0), with_below=False), *edits],
+            f"{duration_text(spent)}, {duration_text(spent / times)} each{whole}.",
+            " ".join((_AFTER if epochs else _ONCE).get(name, _ONCE[name]) for name in methods),
+            f"{KERAS_TRAINING}#{methods[0]}-method",
+            [once(tree, took, times // len(calls), (0.0, again_ps), with_below=False), *edits],
             tree.line_above(calls[0]),
         )  # fmt: skip
 
@@ -173,8 +180,7 @@ def epoch_ends(model: Model, study: Study) -> Proposals:
             f"took {duration_text(took)}, new iterators {duration_text(spoken)}.",
             "One dataset serves all passes: for batch in dataset. Shuffling and random ops still differ "
             "from pass to pass.",
-            f"{GUIDE}/data",
-            [once(tree, [*nodes, *traced], passes.ends, model.costs.restart_ps)],
+            f"{GUIDE}/data", [once(tree, [*nodes, *traced], passes.ends, model.costs.restart_ps)],
             tree.line_above(traced[0]),
         )  # fmt: skip
         return
@@ -205,10 +211,11 @@ def epoch_ends(model: Model, study: Study) -> Proposals:
 def unlearned(model: Model, study: Study) -> Proposals:
     """Ops depend on nothing learned: the same in each step, or of an example in each epoch; or look it up."""
     epochs = max([1, *model.tree.occurrences[model.tree.rows(parts.EPOCH)].tolist()])
-    for kind, work in find_unlearned(study, (LOOKUP, SAME, DATA) if epochs > 1 else (LOOKUP, SAME)):
+    kinds = (LOOKUP, SAME, DATA) if epochs > 1 else (LOOKUP, SAME)
+    for kind, work in repeats.find_unlearned(study, kinds):
         left = 1 / epochs if kind == DATA else 0.0
-        kinds, most = (f"{study.layers.table.side} compute",), left + (1 - left) * QUARTER
-        edits = [model.some_of(kinds, work.share, (left, most))]
+        side, most = (f"{study.layers.table.side} compute",), left + (1 - left) * QUARTER
+        edits = [model.some_of(side, work.share, (left, most))]
         pays = kind == DATA and replay(model.tree, edits).middle_ps >= LEAST_SHARE * model.ran_ps
         first = model.tree.rows(parts.FIRST) if pays else []  # tracing once is no reason alone
         tracing = ""
@@ -272,7 +279,7 @@ def own_validation(model: Model, study: Study) -> Proposals:
     rows = tree.rows(parts.CALLS, *(() if model.has_looks else (parts.MARKED,)))
     if len(rows) < 2:
         return
-    validating, training, steps = find_validating(study, [tree.name[row] for row in rows])
+    validating, training, steps = repeats.find_validating(study, [tree.name[row] for row in rows])
     trained = [row for row in rows if tree.name[row] in training]
     nodes = [_function_around(model, row, trained) for row in rows if tree.name[row] in validating]
     names = " and ".join(quoted(name) for name in validating)
@@ -294,8 +301,7 @@ def _validate_less(
             "validation", "Validate less",
             f"{what} ran {times} and took {duration_text(took)}. The training steps took "
             f"{duration_text(training)}.", code, link,
-            [_less_often(model, rows)],
-            model.tree.line_above(rows[0]),
+            [_less_often(model, rows)], model.tree.line_above(rows[0]),
         )  # fmt: skip
 
 
@@ -310,8 +316,7 @@ def _function_around(model: Model, row: int, others: Sequence[int]) -> int:
 
 _SAVE_LESS = {
     False: (
-        "Save every few epochs or minutes. Without the optimizer's state, save_weights writes less than "
-        "save.",
+        "Save every few epochs or minutes. Without the optimizer's state, save_weights writes less.",
         "https://keras.io/api/callbacks/model_checkpoint/",
     ),
     True: (
@@ -430,7 +435,7 @@ _ANEW = {
 @of_trace
 def new_model_in_a_loop(model: Model, study: Study) -> Proposals:
     """One line makes or compiles Keras' models again and again, each traced; or adapts a layer."""
-    again, tree = find_models_again(study), model.tree
+    again, tree = repeats.find_models_again(study), model.tree
     if again is None:
         return
     nodes = tree.rows(parts.BUILDING, parts.FIRST)
@@ -482,13 +487,11 @@ def slowing_down(model: Model, study: Study) -> Proposals:
         f"{duration_text(rise.early)}: {percent_text(rise.late / rise.early - 1)} longer, "
         f"{'bit by bit' if rise.change is None else since}.{slow.what}",
         code.replace("float(loss)", "its value") if study.program.is_graph else code,
-        f"{GUIDE}/profiler",
-        [model.some_of((), share, (0.0, 0.0))],
+        f"{GUIDE}/profiler", [model.some_of((), share, (0.0, 0.0))],
     )  # fmt: skip
 
 
 REPEAT_RULES = (
     runs_in_a_loop, callbacks, epochs_restarted, epoch_ends, unlearned, validation, own_validation,
-    saved_often,
-    retracing, new_model_in_a_loop, slowing_down,
+    saved_often, retracing, new_model_in_a_loop, slowing_down,
 )  # fmt: skip

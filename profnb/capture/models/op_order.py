@@ -23,6 +23,7 @@ UPDATE, BACKWARD, METRICS = "update", "backward", "metrics"
 _TAPE = "gradient_tape/"
 _CUSTOM = "IdentityN"  # what tf.custom_gradient leaves in the forward pass
 _SUM_OP = "AddN"
+_UPDATING = "Assign", "Apply", "ResourceScatter"  # the last of single rows
 _LARGEST_GRAPH, _MOST_FUNCTIONS, _MOST_GRAPHS, _MOST_WRAPPERS = 300_000, 200, 6, 8
 
 
@@ -125,7 +126,7 @@ def _find_updates(
     since = first
     for at in range(first, len(operations)):
         operation = operations[at]
-        is_update = "Assign" in operation.type or "Apply" in operation.type
+        is_update = any(kind in operation.type for kind in _UPDATING)
         taken = operation.inputs[0].name if is_update and len(operation.inputs) else ""
         row = row_of_input.get(taken)
         if row is None:
