@@ -15,7 +15,7 @@ from profnb.capture.parts.part_records import CellRecords
 from profnb.capture.source.user_code import file_title
 from profnb.causes.cell_tree import PHASE_OF_STEPS, STEADY_STEPS, CellTree
 from profnb.causes.numbers import CALL_PS, LEFT, QUARTER
-from profnb.causes.python_work import python_alone_share, shares_of_programs
+from profnb.causes.python_work import python_alone_share, shares_without_programs
 from profnb.causes.repeats import Passes, find_passes
 from profnb.core.printable import quoted
 from profnb.core.units import PS_PER_MS
@@ -116,14 +116,18 @@ class Model:
         waits_ps = share_of(self.study, "input") * self.periods_ps
         return share * max(self.ran_ps - steps_ps - waits_ps, 0.0)
 
-    @cached_property
-    def kernel_shares(self) -> tuple[float, float]:
-        """Of what ops take that are started one by one, the least and the most that is computing."""
+    def kernel_shares(self, took_ps: float) -> tuple[float, float]:
+        """Of what ops take that are started one by one, the least and the most that is computing.
+
+        JAX's may wait for a program: in all of them together no more is saved than passes without any.
+        """
         study = self.study
         if study is None or (study.program.is_jax and not len(study.xla.hlo)):
             return 0.0, 1.0
         if study.program.is_jax:
-            return shares_of_programs(study)
+            as_many = self.ran_ps / max(took_ps, 1)
+            least, most = (1 - min(idle * as_many, 1.0) for idle in shares_without_programs(study))
+            return least, most
         return shares_of_kernels(study.trace, study.parent)
 
     @cached_property

@@ -113,7 +113,7 @@ def compiled_at(model: Model, row: int, eager: Sequence[int] | None = None) -> E
     # A compiled function makes tensors of Python's values as before.
     rows = np.array([at for at in below if tree.name[at] != parts.TO_TENSORS], np.int64)
     whole, calls_ps = int(tree.self_ps[rows].sum()), model.costs.call_ps
-    shares = least_share, most_share = model.kernel_shares
+    shares = least_share, most_share = model.kernel_shares(whole)
     least, most = (
         min(times * call_ps + share * whole, whole)
         for call_ps, share in zip(calls_ps, shares, strict=True)

@@ -16,7 +16,7 @@ from profnb.capture.parts.part_records import CHECKPOINTING
 from profnb.capture.recording import GapRecords
 from profnb.causes.numbers import CLOSE_PS, FAR_LONGER, FEWEST, NEARLY_ALL, SELDOM
 from profnb.causes.pieces import FAR_PS, is_torch_op
-from profnb.core.columns import Int64s, flags_at
+from profnb.core.columns import Int64s
 from profnb.core.units import PS_PER_NS, count_text, duration_text, percent_text
 from profnb.steps.activities import CATEGORIES, FIRST_OF_DEVICE, HOST_COMPUTE
 from profnb.steps.nesting import outermost_of
@@ -366,32 +366,22 @@ def python_alone_share(study: Study, *, between: bool) -> float:
     return float(alone / spent.sum()) if spent.any() else 1.0
 
 
-def shares_of_programs(study: Study) -> tuple[float, float]:
-    """Shares of the time of JAX's eager ops in which XLA runs an op of 50 us or longer, and any.
+def shares_without_programs(study: Study) -> tuple[float, float]:
+    """Shares of JAX's calls, first to last, in which XLA ran no op of 50 us or longer, and in which none.
 
-    Eager is each program but that of the steps; it may wait for that. A copy computes nothing: a program of
-    one op copies what it changes, as the old array may still be used.
+    A copy computes nothing: a program of one op copies what it changes, as the old array may still be used.
     """
-    events, hlo = study.trace.events, study.xla.hlo
-    calls = outermost(
-        study.trace,
-        np.flatnonzero(study.trace.select_names(lambda name: name.startswith(JIT_CALL))),
-    )
-    is_step = flags_at(study.steps.roots, len(events))[calls]
-    calls = calls if is_step.all() else calls[~is_step]
-    begin, end = spans_of(study, calls)
-    behind = np.append(begin[1:], 0)
-    eager = begin, np.where((behind >= end) & (behind - end < CLOSE_PS), behind, end)
+    hlo, events = study.xla.hlo, study.trace.events
+    is_call = study.trace.select_names(lambda name: name.startswith(JIT_CALL))
+    begin, end = spans_of(study, np.union1d(np.flatnonzero(is_call), hlo.events))
+    whole = int(end.max() - begin.min())
     is_copy = np.array([op.name.partition(".")[0] == "copy" for op in hlo.ops], np.bool_)[hlo.code]
     computing = hlo.events[~is_copy]
     long = computing[events.duration_ps[computing] > LONG_OP_PS]
-    whole = covered_ps(*eager)
-
-    def beside(ops: Int64s) -> float:
-        both = (np.concatenate(ends) for ends in zip(eager, spans_of(study, ops), strict=True))
-        return (whole + covered_ps(*spans_of(study, ops)) - covered_ps(*both)) / max(whole, 1)
-
-    return beside(long), beside(computing)
+    without, least = (
+        max(1 - covered_ps(*spans_of(study, ops)) / max(whole, 1), 0.0) for ops in (long, computing)
+    )
+    return without, least
 
 
 def find_python_in_steps(study: Study) -> tuple[float, Int64s]:

@@ -175,7 +175,7 @@ def test_compiling_costs_once_what_some_eager_calls_take():
     # Nobody knows without a trace what of it computes, and is traced as fast as anything.
     assert costs == {"score": [0, many * 5], "step": [0, 2 * many * 10], "uncounted": [0, 0]}
     with_trace = Model(tree)
-    vars(with_trace)["kernel_shares"] = (0.0, 0.5)
+    vars(with_trace)["kernel_shares"] = lambda took_ps: (0.0, 0.5)
     assert [ps / MS for ps in compiled_at(with_trace, 2).once_ps] == [few * 5 / 2, many * 5]
     edit = replace(scale(tree, [2], 0.0, 0.2), once_ps=(20 * MS, 40 * MS))
     found = replay(tree, [edit])

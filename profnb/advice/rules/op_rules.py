@@ -106,12 +106,12 @@ def _programs(study: Study, pieces: Pieces, share: str, edit: Edit) -> Proposals
 
 @of_steps
 def steps_in_one_program(model: Model, study: Study) -> Proposals:
-    """Starting programs of JAX, and reading what each gives, takes longer than their ops."""
+    """Starting short programs of JAX, and reading what each gives, takes longer than they do."""
     if not study.program.is_jax or study.program.is_loop_of_keras:
         return
     around, whole = share_around_ops(study), share_of(study, "host compute")
-    if 2 * around > 1:
-        count, step_ps = study.summary.counted.size, study.summary.mean_period_ps
+    count, step_ps = study.summary.counted.size, study.summary.mean_period_ps
+    if 2 * around > 1 and (whole - around) * step_ps <= LONG_OP_PS:
         remains = 0.0, (whole - around + QUARTER * around) / whole
         yield Proposal(
             "work-outside-jit", "Run many steps in one program",
