@@ -383,7 +383,13 @@ def long_ops_share(study: Study) -> float:
     Not while functions of Python run that ops call: they have one thread.
     """
     python, ops = _python_and_ops(study)
-    ops = ops[study.trace.events.duration_ps[ops] > LONG_OP_PS]
+    ops, took_ps = (
+        (study.xla.hlo.events if study.program.is_jax else ops),
+        study.trace.events.duration_ps,
+    )
+    ops = ops[took_ps[ops] > LONG_OP_PS]
+    if study.program.is_pytorch:  # whose ops are inside of ops
+        ops = study.ops.runs.events[study.ops.runs.self_ps > LONG_OP_PS]
     busy = share_beyond(study, spans_of(study, ops), spans_of(study, python))
     return min(busy, share_of(study, "host compute"))
 

@@ -26,7 +26,7 @@ from profnb.subjects.advising import covered_share, op_events
 from profnb.subjects.study import Study
 from profnb.capture.source.source_records import GraphShapes, SourceRecords
 from profnb.advice.replay import replay
-from profnb.advice.rules.python_rules import tiny_batches
+from profnb.advice.rules.python_rules import small_batches
 from profnb.causes.compiled_again import find_retracing
 from profnb.causes.pieces import find_uncompilable
 from profnb.capture.recording import Recording
@@ -508,7 +508,7 @@ def graph_given(*shapes):
     (((28, 28),), 40 * US, None),  # no tiny batch
     (((None, 28),), 40 * US, None),  # of any size
     (((), (1,)), 40 * US, None),  # numbers are no examples
-    (((1, 28),), 9 * MS, 14.5 * 15 / 16),  # in each step but 1.5 of 10 ms
+    (((1, 28),), 9 * MS, None),  # ops compute for most of the time
 ])  # fmt: skip
 def test_steps_of_a_few_examples_are_told_to_take_more(shapes, op_ps, high):
     steps = [event("EagerLocalExecute: __inference_train_5", at * 10 * MS, 5 * MS) for at in range(10)]
@@ -516,7 +516,7 @@ def test_steps_of_a_few_examples_are_told_to_take_more(shapes, op_ps, high):
     source = SourceRecords(shapes=[graph_given(*shapes)])
     study = Study(read(host(line("python", *steps_of()), line("calls", *steps, line_id=2), work)), recording=Recording(source=source))
     model = Model(grow_tree(None, study), study)
-    proposed = list(tiny_batches(model))
+    proposed = list(small_batches(model))
     assert bool(proposed) == (high is not None)
     for one in proposed:
         assert model.saves_ms(replay(model.tree, one.edits))[1] == pytest.approx(high, rel=0.02)

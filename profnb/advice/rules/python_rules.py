@@ -328,22 +328,36 @@ def _fewer_calls(
 
 
 @of_steps
-def tiny_batches(model: Model, study: Study) -> Proposals:
-    """Steps of an example or two: all but long ops and waiting for input takes as long for many."""
+def small_batches(model: Model, study: Study) -> Proposals:
+    """All but long ops and waiting for input takes as long for many examples, and of these a step has few.
+
+    A training's batch is part of what it learns: few are one or two. Of an evaluation any number is right.
+    """
     is_steady = study.summary.counted.size >= FEWEST and not study.summary.all_warm_up
-    if study.program.has_device or not study.program.is_tensorflow or not is_steady:
+    batch, tree = study.batch_size or count_examples_given(study), model.tree
+    only = {"test": "evaluate", "predict": "predict"}.get(study.summary.phase or "", "")
+    calls = [row for row in tree.rows(CALL) if tree.name[row] == only]
+    if (
+        study.program.has_device
+        or not is_steady
+        or not batch
+        or (batch > _TINY_BATCH and not calls)
+    ):
         return
-    batch = study.batch_size or count_examples_given(study)
-    if not 0 < batch <= _TINY_BATCH:
+    long = long_ops_share(study)
+    if 2 * long > 1:
         return
-    tree, long = model.tree, long_ops_share(study)
-    share = 1 - long - share_of(study, "input")
+    share = 1 - long - (0.0 if calls else share_of(study, "input"))
     beside = [at for row in model.loops for at in (row, *tree.rows(EAGER, FRAMEWORK, below=row))]
+    beside += [at for row in calls for at in tree.rows(parts.AROUND, below=row)]
     edit = model.some_of((), share, (1 / _IN_ONE_CALL, LEFT))
     rows = np.union1d(edit.rows, np.array(beside, np.int64))
     whole, many = float(tree.self_ps[rows].sum()) * share, _IN_ONE_CALL * batch
-    code = f"batch_size={many}. Scale the learning rate with it. {_OF_FIT}"
-    if not study.program.is_fit:
+    code = f"batch_size={many}. Scale the learning rate with it."
+    code += f" {_OF_FIT}" * (study.program.is_fit and study.program.is_tensorflow)
+    if calls:
+        code = f"model.{only}(..., batch_size={many}), or .batch({many}) of its dataset. The result stays."
+    elif not study.program.is_fit and study.program.is_tensorflow:
         code = f"Call the function for {many} examples at once. Where calls need earlier results, put the "
         code += "loop into the tf.function."
     yield Proposal(
@@ -454,6 +468,6 @@ def _started_together(
 
 
 PYTHON_RULES = (
-    own_functions, own_functions_in_steps, values_to_tensors, python_between_steps, tiny_batches,
+    own_functions, own_functions_in_steps, values_to_tensors, python_between_steps, small_batches,
     python_in_the_step, eager_ops, eager_ops_between,
 )  # fmt: skip
