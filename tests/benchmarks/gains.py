@@ -23,6 +23,7 @@ import other_programs  # noqa: F401 - and these
 import public_programs
 import row_programs  # noqa: F401 - and these
 import second_unseen_programs  # noqa: F401 - and these
+import third_unseen_programs  # noqa: F401 - and these
 import unseen_programs  # noqa: F401 - and these
 
 from profnb.trials.promises import gains_text, summarize_gains
