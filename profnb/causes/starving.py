@@ -36,6 +36,7 @@ from profnb.subjects.ops.op_execution import LONG_OP_PS
 from profnb.subjects.study import Study
 from profnb.trace.names import PYTHON_OPS
 
+TINY_BATCH = 2
 _BUSY = 0.5
 _MANY_EMPTY = 0.1
 _LARGE_BYTES, _LONG_FILL_PS = 1 << 30, 1_000_000_000_000
@@ -332,11 +333,19 @@ def room_for_batch(study: Study) -> tuple[int, float, float]:
     return size, idle, idle - sum(idle_share_of(study, cause) for cause in waits)
 
 
-def count_examples_given(study: Study) -> int:
-    """Count the rows of the largest array that the steps' function takes; 0 where that is not known.
+def examples_a_step(study: Study) -> int:
+    """Examples of a step: its batch, or the rows of the largest array that its function takes; 0 for unknown.
 
-    Of ``step(x, y)`` with x of (32, 20) and y of (32,) it is 32.
+    Of ``step(x, y)`` with x of (32, 20) and y of (32,) it is 32. Of PyTorch the largest batch that its model
+    was called with.
     """
+    if study.batch_size:
+        return study.batch_size
+    if study.program.is_pytorch:
+        taken = [
+            layer.input_shapes for model in study.recording.models for layer in model.layers[:1]
+        ]
+        return taken[0][0][0] or 0 if len(taken) == 1 and taken[0] else 0
     source = study.recording.source
     its_name = re.compile(rf"__inference_{re.escape(study.program.phase)}_\d+")
     ran = {name.rpartition(" ")[2] for name in study.trace.names.texts}

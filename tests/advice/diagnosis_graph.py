@@ -39,11 +39,42 @@ def an_eager_loop_with_a_tape():
     return cell
 
 
+@planted("eager-ops", question=12, also=("small-ops-without-xla",), says=(".train",))
+def an_eager_loop_over_a_dataset_with_a_validation():
+    """The loop is a function's, which calls a function for each batch of both: it is named, or the loop where the input takes no time."""
+    model, optimizer, metric = classifier(), keras.optimizers.Adam(), keras.metrics.SparseCategoricalAccuracy()
+    loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    data, held = (tf.data.Dataset.from_tensor_slices(examples(count)).batch(16) for count in (128, 32))
+
+    def train_step(x, y):
+        with tf.GradientTape() as tape:
+            loss = loss_of(y, model(x, training=True))
+        optimizer.apply_gradients(zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables, strict=True))
+
+    def test_step(x, y):
+        metric.update_state(y, model(x, training=False))
+
+    def train():
+        for x, y in data:
+            train_step(x, y)
+        for x, y in held:
+            test_step(x, y)
+
+    return lambda: train()
+
+
 @planted("eager-ops", question=12, also=("small-ops-without-xla",))
 def fit_that_runs_eagerly():
     model, (x, y) = classifier(), examples(224)
     model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), run_eagerly=True)
     return lambda: model.fit(x, y, batch_size=16, verbose=0)
+
+
+@planted("larger-batch", also=("python-between-steps",), says=("model.predict(..., batch_size=512)",))
+def predict_in_batches_of_32():
+    model, (x, _) = classifier(), examples(12_000)
+    model.predict(x[:32], verbose=0)
+    return lambda: model.predict(x, verbose=0)
 
 
 @planted("eager-ops", question=18)

@@ -893,6 +893,26 @@ def test_modules_are_layers_by_their_names_and_results_stay():
 
 
 @pytest.mark.skipif(BACKEND != "torch", reason="PyTorch only")
+@pytest.mark.parametrize(("learned", "is_said"), [(1, True), (64, False)], ids=["example by example", "acts on one, learns from many"])
+def test_the_largest_batch_that_a_model_was_called_with_is_that_of_its_steps(learned, is_said):
+    import torch
+
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2)).double()
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    with profnb.profile() as p:
+        for _ in range(300):
+            with torch.no_grad():
+                model(torch.ones(1, 4, dtype=torch.float64))
+            optimizer.zero_grad()
+            model(torch.ones(learned, 4, dtype=torch.float64)).sum().backward()
+            optimizer.step()
+    layers = p.study.recording.models[0].layers
+    assert layers[0].input_shapes == ((learned, 4),) and {layer.width for layer in layers} == {"64-bit"}
+    told = [one.evidence for one in p.advice if one.rule == "larger-batch"]
+    assert bool(told) == is_said, [(one.rule, one.evidence) for one in p.advice]
+
+
+@pytest.mark.skipif(BACKEND != "torch", reason="PyTorch only")
 def test_ops_of_a_torch_loop_are_found_at_the_lines_that_run_them(tmp_path):
     import torch
 

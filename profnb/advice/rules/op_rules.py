@@ -34,7 +34,13 @@ from profnb.causes.pieces import (
 )
 from profnb.causes.python_work import share_around_ops
 from profnb.causes.repeats import find_summaries
-from profnb.causes.starving import long_ops_share, number_set, threads_at_work
+from profnb.causes.starving import (
+    TINY_BATCH,
+    examples_a_step,
+    long_ops_share,
+    number_set,
+    threads_at_work,
+)
 from profnb.core.printable import quoted
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.steps.program_kind import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN
@@ -125,6 +131,8 @@ def steps_in_one_program(model: Model, study: Study) -> Proposals:
 
 
 def _torch_ops(study: Study, pieces: Pieces, share: str, edit: Edit) -> Proposals:
+    if 0 < examples_a_step(study) <= TINY_BATCH:
+        return  # ``small_batches`` says what all but long ops take
     mean_ps = float(study.trace.events.duration_ps[pieces.runs].mean())
     compiler = "model.compile(..., jit_compile=True) lets torch.compile make fewer ops."
     if not study.program.is_loop_of_keras:

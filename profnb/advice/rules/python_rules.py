@@ -27,7 +27,8 @@ from profnb.causes.python_work import (
 )
 from profnb.causes.repeats import longest_line
 from profnb.causes.starving import (
-    count_examples_given,
+    TINY_BATCH,
+    examples_a_step,
     input_runs_python,
     input_work_share,
     long_ops_share,
@@ -41,7 +42,7 @@ from profnb.subjects.study import Study
 from profnb.subjects.unseen import is_fed
 from profnb.trace.names import PYTHON_OPS, parse_op
 
-_IN_ONE_CALL, _TINY_BATCH = 16, 2
+_IN_ONE_CALL = 16
 _OF_FIT = (
     f"model.compile(..., steps_per_execution={_IN_ONE_CALL}) runs {_IN_ONE_CALL} steps in one call."
 )
@@ -334,15 +335,10 @@ def small_batches(model: Model, study: Study) -> Proposals:
     A training's batch is part of what it learns: few are one or two. Of an evaluation any number is right.
     """
     is_steady = study.summary.counted.size >= FEWEST and not study.summary.all_warm_up
-    batch, tree = study.batch_size or count_examples_given(study), model.tree
+    batch, tree = examples_a_step(study), model.tree
     only = {"test": "evaluate", "predict": "predict"}.get(study.summary.phase or "", "")
     calls = [row for row in tree.rows(CALL) if tree.name[row] == only]
-    if (
-        study.program.has_device
-        or not is_steady
-        or not batch
-        or (batch > _TINY_BATCH and not calls)
-    ):
+    if study.program.has_device or not is_steady or not batch or (batch > TINY_BATCH and not calls):
         return
     long = long_ops_share(study)
     if 2 * long > 1:

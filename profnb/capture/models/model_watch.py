@@ -16,6 +16,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from itertools import islice
 from typing import Any
 
 from profnb.capture import seams
@@ -32,6 +33,7 @@ from profnb.capture.seams import TORCH_COMPILED_CALL, TORCH_COMPILED_MODULE
 from profnb.capture.signals import OwnFaults
 from profnb.capture.source.graph_lines import is_scratch
 from profnb.capture.source.layer_lines import model_types, of_types
+from profnb.capture.source.source_records import Shape
 from profnb.capture.step_records import TRAIN
 
 _MOST_MODELS, _MOST_SCOPES = 50, 100_000
@@ -217,7 +219,10 @@ class ModelWatch:
         seen.called(turn, is_inside="/" in path)
 
     def add(self, facts: ModelFacts) -> None:
-        """Keep a model that somebody else has described."""
+        """Keep a model that somebody else has described, instead of one of its name."""
+        before = [one for one in self._gone if one.has_own_scopes and one.name == facts.name]
+        for one in before:
+            self._gone.remove(one)
         if len(self._gone) < _MOST_MODELS:
             self._gone.append(facts)
 
@@ -353,6 +358,12 @@ def describe_module(module: Any, name: str, calls: Mapping[int, int]) -> ModelFa
             has_own_scopes=True,
         )
     return None
+
+
+def shapes_of(given: Sequence[Any]) -> tuple[Shape, ...]:
+    """The shape of the first array of several dimensions among what a module was called with; () for none."""
+    shapes = (tuple(map(int, getattr(one, "shape", ()))) for one in given)
+    return tuple(islice((shape for shape in shapes if len(shape) > 1), 1))
 
 
 def _size(weight: Any) -> int:

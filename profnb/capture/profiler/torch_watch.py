@@ -23,6 +23,7 @@ Source: PyTorch's torch/_dynamo/callback.py and convert_frame.py (2.2 to 2.15).
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -30,7 +31,14 @@ from profnb.capture import seams
 from profnb.capture.hooks import Library, guarded, put_again, put_aside, watch
 from profnb.capture.marking.open_steps import abandon_marker, end_marker
 from profnb.capture.marking.step_recorder import StepRecorder
-from profnb.capture.models.model_watch import ModelWatch, compiled_in, describe_module, is_loss
+from profnb.capture.models.layer_facts import ModelFacts
+from profnb.capture.models.model_watch import (
+    ModelWatch,
+    compiled_in,
+    describe_module,
+    is_loss,
+    shapes_of,
+)
 from profnb.capture.profiler.torch_door import StepMark, TorchDoor
 from profnb.capture.step_records import USER
 from profnb.trace.names import KINETO_SCOPE
@@ -132,7 +140,13 @@ class TorchLoops:
 
 
 class _Turn(dict[int, int]):
-    """One call of an outermost layer: how often each module was called in it, by the module's id."""
+    """One call of an outermost layer: how often each module was called in it, by the module's id.
+
+    Attributes:
+        given: What it was called with.
+    """
+
+    given: tuple[object, ...] = ()
 
 
 class _Root:
@@ -142,11 +156,12 @@ class _Root:
         module: The module, if it lives.
         path: Its name, which no other has.
         paths: Of each module inside, by its id.
-        is_described: Whether it is known as a model.
+        facts: What is known of it as a model; None before its first call has ended.
     """
 
     def __init__(self, module: Any, path: str) -> None:
-        self.module, self.path, self.is_described = weakref.ref(module), path, False
+        self.module, self.path = weakref.ref(module), path
+        self.facts: ModelFacts | None = None
         names = ((id(part), name.replace(".", "/")) for name, part in module.named_modules())
         self.paths = {part: f"{path}/{name}" if name else path for part, name in names}
 
@@ -205,11 +220,12 @@ class TorchScopes:
 
     # Modules.
 
-    def _module_called(self, module: Any, *_args: object, **_keywords: object) -> None:
+    def _module_called(self, module: Any, *args: object, **_keywords: object) -> None:
         if not self._is_marking():
             return
         if not self._open:
             self._turn = _Turn()
+            self._turn.given = args
         self._turn[id(module)] = self._turn.get(id(module), 0) + 1
         root = self._roots.get(id(self._open[0][0])) if self._open else None
         path = None if root is None else root.paths.get(id(module))
@@ -236,13 +252,20 @@ class TorchScopes:
         return given
 
     def _describe(self, root: _Root) -> None:
-        module = root.module()
-        if root.is_described or module is None or root.path.startswith("loss/"):
+        """Keep the model as its first call saw it, with the largest batch that it was called with since."""
+        module, shapes, facts = root.module(), shapes_of(self._turn.given), root.facts
+        self._turn.given = ()
+        if module is None or root.path.startswith("loss/"):
             return
-        root.is_described = True
-        facts = describe_module(module, root.path, self._turn)
-        if facts is not None:
-            self._models.add(facts)
+        if facts is None:
+            nothing = ModelFacts(root.path, (), is_uniquified=False)
+            facts = root.facts = describe_module(module, root.path, self._turn) or nothing
+        elif shapes <= (facts.layers[0].input_shapes if facts.layers else shapes):
+            return
+        if facts.layers:
+            first = replace(facts.layers[0], input_shapes=shapes)
+            root.facts = replace(facts, layers=(first, *facts.layers[1:]))
+            self._models.add(root.facts)
 
     # Keras.
 
