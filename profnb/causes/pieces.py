@@ -33,7 +33,13 @@ from profnb.subjects.advising import (
     spans_of,
     usual_share_beyond,
 )
-from profnb.subjects.layers.called_scopes import SEQUENCE, find_makers, find_nodes
+from profnb.subjects.layers.called_scopes import (
+    FORWARD_THREAD,
+    SEQUENCE,
+    SUM,
+    find_makers,
+    find_nodes,
+)
 from profnb.subjects.layers.layer_rows import LAYER_PARTS
 from profnb.subjects.ops.op_execution import LONG_OP_PS
 from profnb.subjects.study import Study
@@ -42,7 +48,7 @@ from profnb.trace.names import JIT_CALL, called_function, compiled_program
 
 _REGION = re.compile(r"Torch-Compiled Region: \d{1,6}/(\d{1,6})")
 _PRODUCT, _CONVOLUTION = re.compile("MatMul|Conv|Einsum"), re.compile("Conv")
-_RANDOM = re.compile("Random")
+_RANDOM_OPS = re.compile("Random")
 # Where Python calls a layer or begins a step, or a machine is slow, it takes longer from one op to the next.
 FAR_PS = 10 * CLOSE_PS
 FEW_ROWS = 20_000  # as many as a vocabulary of common words has
@@ -224,16 +230,19 @@ def find_nodes_again(study: Study) -> Pieces | None:
 def _walked_again(study: Study) -> Int64s:
     """The runs of nodes of autograd in the counted steps that had run before; none where more ran once.
 
-    One that has no number of its own, which adds to a gradient, goes with the one before it.
+    One that has no number of its own, which adds to a gradient, goes with the one before it. Where none adds,
+    gradients are asked for one by one (a Jacobian's rows), each of which needs a walk of its own.
     """
     nodes = outermost_of(find_nodes(study.trace), study.groups.parent)
     nodes = nodes[np.argsort(study.trace.events.begin_ps[nodes], kind="stable")]
-    number = study.trace.stats.integers(SEQUENCE).of(nodes)
-    rows = np.arange(nodes.size)
-    is_again = ~flags_at(np.unique(number, return_index=True)[1], nodes.size)
+    # Each thread that ran forward numbers its own.
+    number, thread = (study.trace.stats.integers(of).of(nodes) for of in (SEQUENCE, FORWARD_THREAD))
+    rows, both = np.arange(nodes.size), np.stack([number, thread], axis=1)
+    is_again = ~flags_at(np.unique(both, axis=0, return_index=True)[1], nodes.size)
     again = nodes[is_again[np.maximum.accumulate(np.where(number >= 0, rows, 0))]]
     again = again[np.isin(study.groups.step[again], study.summary.counted)]
-    return again if 2 * again.size > nodes.size else again[:0]
+    adds = study.trace.names.rows_where(lambda name: SUM in name)[study.trace.events.name[again]]
+    return again if 2 * again.size > nodes.size and adds.any() else again[:0]
 
 
 def _longest_stretch(study: Study, ops: Int64s, is_op: Bools) -> Int64s:
@@ -350,7 +359,7 @@ def fused_by_xla(study: Study, ops: Pieces) -> tuple[float, float, float, float]
 
     has_device = study.program.has_device
     # Random numbers took 1.9 to 2.5 times as long in two models with dropout.
-    slower = 0.7 * of_kind(_PRODUCT) + 0.6 * of_kind(_CONVOLUTION) + 1.5 * of_kind(_RANDOM)
+    slower = 0.7 * of_kind(_PRODUCT) + 0.6 * of_kind(_CONVOLUTION) + 1.5 * of_kind(_RANDOM_OPS)
     slower = 0.0 if has_device else slower
     most = max(others + slower + share / 2, least)
     if whole - (least + most) / 2 < LEAST_SHARE:
@@ -367,7 +376,8 @@ def find_large_tables(study: Study) -> tuple[float, list[tuple[int, str, int, in
         where that is not known; the one that took most first.
     """
     table, large = study.layers.table, list[tuple[int, str, int, int]]()
-    facts = {layer.path: layer for model in study.recording.models for layer in model.layers}
+    models = [m for m in study.recording.models if not m.optimizer.lower().startswith("sgd")]
+    facts = {layer.path: layer for one in models for layer in one.layers if not layer.is_shared}
     updates = table.layer_part_ps[:, LAYER_PARTS.index("update")].tolist()
     for path, took in zip(table.layer, updates, strict=True):
         layer = facts.get(path)

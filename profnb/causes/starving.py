@@ -34,9 +34,9 @@ from profnb.subjects.input.diagnosis import runs_python
 from profnb.subjects.input.iterators import SmallFiles, files_text
 from profnb.subjects.ops.op_execution import LONG_OP_PS
 from profnb.subjects.study import Study
-from profnb.trace.names import PYTHON_OPS
+from profnb.trace.names import KINETO_SCOPE, PYTHON_OPS
 
-TINY_BATCH = 2
+_TINY_BATCH = 2
 _BUSY = 0.5
 _MANY_EMPTY = 0.1
 _LARGE_BYTES, _LONG_FILL_PS = 1 << 30, 1_000_000_000_000
@@ -342,9 +342,12 @@ def examples_a_step(study: Study) -> int:
     if study.batch_size:
         return study.batch_size
     if study.program.is_pytorch:
-        taken = [
-            layer.input_shapes for model in study.recording.models for layer in model.layers[:1]
-        ]
+        models, counted = study.recording.models, study.summary.counted
+        scopes = [f"{KINETO_SCOPE}{model.name}" for model in models]
+        is_call = study.trace.select_named(*scopes) & np.isin(study.groups.step, counted)
+        if is_call.sum() > counted.size:
+            return 0  # each step calls it several times, or several
+        taken = [layer.input_shapes for model in models for layer in model.layers[:1]]
         return taken[0][0][0] or 0 if len(taken) == 1 and taken[0] else 0
     source = study.recording.source
     its_name = re.compile(rf"__inference_{re.escape(study.program.phase)}_\d+")
@@ -358,6 +361,14 @@ def examples_a_step(study: Study) -> int:
                     shape = [size or 0 for size in graph.shapes[row] or ()]
                     sizes += [(math.prod(shape), shape[0])] if len(shape) > 1 else []
     return max(sizes)[1]
+
+
+def has_tiny_batches(study: Study) -> bool:
+    """True if steady steps of an example or two run on a CPU, and no long op takes most of the time."""
+    is_steady = study.summary.counted.size >= FEWEST and not study.summary.all_warm_up
+    if study.program.has_device or not is_steady or 2 * long_ops_share(study) > 1:
+        return False
+    return 0 < examples_a_step(study) <= _TINY_BATCH
 
 
 _LONG_START = 0.1  # of a step's period

@@ -386,17 +386,18 @@ def test_the_way_back_of_one_op_is_one_op_however_many_nodes_it_has():
     assert "48 short ops" in said(there_and_back(ops=24))["small-ops"].evidence
 
 
-def walks(times, *, ended=False):
+def walks(times, *, ended=False, threads=False, adds=True):
     """A step with four ops and 24 nodes of theirs, which as many calls of backward() run again; each then adds to a gradient."""
 
     def step(at, base):
         def numbered(name, begin, number, forward):
-            return (*op(name, base + begin, 10)[:-1], {"Fwd thread id": forward} | ({} if number is None else {"Sequence number": 100 * at + number}))
+            return (*op(name, base + begin, 10)[:-1], {"Fwd thread id": forward * (1 + threads * (10 * at + begin // 480))} | ({} if number is None else {"Sequence number": 100 * at + number}))
 
         node, add = (f"autograd::engine::evaluate_function: {name}" for name in ("MmBackward0", "torch::autograd::AccumulateGrad"))
         forward = [numbered("aten::mm", 5 + 20 * n, n, 0) for n in range(4)]
         rows = [(walk, n) for walk in range(times) for n in range(24)]
-        back = [numbered(add if n == 23 else node, 100 + 20 * (24 * walk + n), None if n == 23 else n + ended * walk * 24, 1) for walk, n in rows]
+        last = 23 if adds else 24
+        back = [numbered(add if n == last else node, 100 + 20 * (24 * walk + n), None if n == last else n + ended * walk * 24, 1) for walk, n in rows]
         return [*forward, *back]
 
     return loop(step, period=200 + 480 * times)
@@ -409,7 +410,8 @@ def test_nodes_of_autograd_that_run_again_are_told_and_small_ops_are_the_others(
     assert "28 short ops" in said(walks(4))["small-ops"].evidence
 
 
-@pytest.mark.parametrize("settings", [{"times": 2}, {"times": 1}, {"times": 4, "ended": True}], ids=["two losses", "once", "graphs of their own"])
+@pytest.mark.parametrize("settings", [{"times": 2}, {"times": 1}, {"times": 4, "ended": True}, {"times": 4, "threads": True}, {"times": 4, "adds": False}],
+                         ids=["two losses", "once", "graphs of their own", "threads that number their own", "rows of a Jacobian"])
 def test_a_second_loss_and_graphs_of_their_own_are_no_backward_again(settings):
     assert "backward-again" not in said(walks(**settings))
 

@@ -83,14 +83,13 @@ _IN_16_BITS = {
 }
 _WITH_TF32: Words = "Compute products in TF32", IN_TF32, "mixed_precision"
 _WITH_16_BITS: Words = "Compute in 16 bits", _IN_16_BITS, "mixed_precision"
-_FLOATS = (
-    "Make float32 arrays before the loop: x.astype('float32'), as NumPy makes float64 by itself."
-)
 _IN_32_BITS: tuple[tuple[str, str, str, Texts], ...] = (
     ("64-bit", "wide-numbers",
      "32 bits keep 7 digits, and a processor computes twice as many of these at once.",
-     {UNKNOWN: f"{_FLOATS} Variables: tf.Variable(tf.cast(v, tf.float32)). Undo "
-      "keras.config.set_floatx('float64').", PYTORCH: f"{_FLOATS} Leave out model.double()."}),
+     {UNKNOWN: "Make float32 arrays before the loop: x.astype('float32'), as NumPy makes float64 by itself. "
+      "Variables: tf.Variable(tf.cast(v, tf.float32)). Undo keras.config.set_floatx('float64').",
+      PYTORCH: "Leave out model.double() and torch.set_default_dtype(torch.float64). Tensors: x.float(). "
+      "Arrays, as NumPy makes float64 by itself: x.astype('float32')."}),
     ("16-bit", "slow-16-bit", "This processor computes their products in software.",
      "Keep 'mixed_float16' for GPUs: keras.config.set_dtype_policy('float32') before the model is built."),
 )  # fmt: skip

@@ -35,8 +35,7 @@ from profnb.causes.pieces import (
 from profnb.causes.python_work import share_around_ops
 from profnb.causes.repeats import find_summaries
 from profnb.causes.starving import (
-    TINY_BATCH,
-    examples_a_step,
+    has_tiny_batches,
     long_ops_share,
     number_set,
     threads_at_work,
@@ -121,17 +120,17 @@ def steps_in_one_program(model: Model, study: Study) -> Proposals:
         remains = 0.0, (whole - around + QUARTER * around) / whole
         yield Proposal(
             "work-outside-jit", "Run many steps in one program",
-            f"JAX ran {count_text(count)} steps of {duration_text(step_ps)} each. Starting their programs "
-            f"took {percent_text(around)} of the time.",
-            "jax.vmap inside one jax.jit computes many examples in one call. Where a step needs what the one "
-            "before gave, jax.lax.scan runs many in one call, and returns a value of each.",
+            f"JAX ran {count_text(count)} steps of {duration_text(step_ps)} each. Starting programs, and "
+            f"reading what they give, took {percent_text(around)} of the time.",
+            "Where a step needs what the one before gave, jax.lax.scan inside one jax.jit runs many in one "
+            "call, and returns a value of each. Examples that do not need each other: jax.vmap.",
             "https://docs.jax.dev/en/latest/automatic-vectorization.html",
             [model.some_of(("host compute",), whole, remains)],
         )  # fmt: skip
 
 
 def _torch_ops(study: Study, pieces: Pieces, share: str, edit: Edit) -> Proposals:
-    if 0 < examples_a_step(study) <= TINY_BATCH:
+    if has_tiny_batches(study):
         return  # ``small_batches`` says what all but long ops take
     mean_ps = float(study.trace.events.duration_ps[pieces.runs].mean())
     compiler = "model.compile(..., jit_compile=True) lets torch.compile make fewer ops."
@@ -166,8 +165,8 @@ def _nodes_again(_: Study, pieces: Pieces, share: str, edit: Edit) -> Proposals:
         "backward-again", "Run backward once over the same ops",
         f"{count_text(round(pieces.each))} gradient ops a step had run before, for another backward(). They "
         f"take {share} of the time.",
-        "Add the losses and call loss.backward() once, without retain_graph=True. State that one step hands "
-        "to the next: h = h.detach().",
+        "Where losses may be added, add them and call loss.backward() once, without retain_graph=True. State "
+        "that one step hands to the next: h = h.detach().",
         "https://docs.pytorch.org/docs/stable/generated/torch.Tensor.backward.html", [edit],
     )  # fmt: skip
 
@@ -212,7 +211,7 @@ def large_optimizer(model: Model, study: Study) -> Proposals:
     if share:  # of fewer rows, or of those that were read, there are no ops to fuse
         _, layer, rows, read = tables[0]
         name, least = quoted(layer), max(read / rows for *_, rows, read in tables)
-        reading = f", which reads {count_text(read)} of them at most" * bool(read)
+        reading = f" and looks up {count_text(read)} at most" * bool(read)
         yield Proposal(
             "large-optimizer", f"Update fewer rows of {name}",
             f"The optimizer goes through all {count_text(rows)} rows of {name} in each step{reading}. "

@@ -27,8 +27,8 @@ from profnb.causes.python_work import (
 )
 from profnb.causes.repeats import longest_line
 from profnb.causes.starving import (
-    TINY_BATCH,
     examples_a_step,
+    has_tiny_batches,
     input_runs_python,
     input_work_share,
     long_ops_share,
@@ -43,6 +43,10 @@ from profnb.subjects.unseen import is_fed
 from profnb.trace.names import PYTHON_OPS, parse_op
 
 _IN_ONE_CALL = 16
+_STAYS = {
+    "predict": " Predictions stay the same.",
+    "evaluate": " The loss stays; a metric that is a plain function is a mean over batches, and may change.",
+}
 _OF_FIT = (
     f"model.compile(..., steps_per_execution={_IN_ONE_CALL}) runs {_IN_ONE_CALL} steps in one call."
 )
@@ -334,14 +338,12 @@ def small_batches(model: Model, study: Study) -> Proposals:
 
     A training's batch is part of what it learns: few are one or two. Of an evaluation any number is right.
     """
-    is_steady = study.summary.counted.size >= FEWEST and not study.summary.all_warm_up
-    batch, tree = examples_a_step(study), model.tree
+    batch, tree, long = examples_a_step(study), model.tree, long_ops_share(study)
     only = {"test": "evaluate", "predict": "predict"}.get(study.summary.phase or "", "")
     calls = [row for row in tree.rows(CALL) if tree.name[row] == only]
-    if study.program.has_device or not is_steady or not batch or (batch > TINY_BATCH and not calls):
-        return
-    long = long_ops_share(study)
-    if 2 * long > 1:
+    is_many = study.summary.counted.size >= FEWEST and not study.program.has_device
+    is_any_right = bool(batch and calls) and is_many and 2 * long <= 1
+    if not has_tiny_batches(study) and not is_any_right:
         return
     share = 1 - long - (0.0 if calls else share_of(study, "input"))
     beside = [at for row in model.loops for at in (row, *tree.rows(EAGER, FRAMEWORK, below=row))]
@@ -352,7 +354,9 @@ def small_batches(model: Model, study: Study) -> Proposals:
     code = f"batch_size={many}. Scale the learning rate with it."
     code += f" {_OF_FIT}" * (study.program.is_fit and study.program.is_tensorflow)
     if calls:
-        code = f"model.{only}(..., batch_size={many}), or .batch({many}) of its dataset. The result stays."
+        code = (
+            f"model.{only}(..., batch_size={many}), or .batch({many}) of its dataset.{_STAYS[only]}"
+        )
     elif not study.program.is_fit and study.program.is_tensorflow:
         code = f"Call the function for {many} examples at once. Where calls need earlier results, put the "
         code += "loop into the tf.function."

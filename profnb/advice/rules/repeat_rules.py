@@ -55,6 +55,8 @@ def runs_in_a_loop(model: Model) -> Proposals:
             loops.setdefault(int(tree.parent[row]), []).append(row)
     for loop, calls in loops.items():
         times, epochs = int(tree.occurrences[calls].sum()), repeats.count_epochs(tree, loop)
+        if any(tree.occurrences[row] > epochs for row in calls):
+            epochs = 0  # several after a fit choose what comes next
         edits, took = list[Edit](), tree.rows(parts.AROUND, below=loop)
         for row in calls:
             each, below = int(tree.occurrences[row]), tree.rows_below(row).tolist()

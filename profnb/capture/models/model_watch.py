@@ -15,8 +15,7 @@ import contextlib
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from itertools import islice
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import Any
 
 from profnb.capture import seams
@@ -361,9 +360,18 @@ def describe_module(module: Any, name: str, calls: Mapping[int, int]) -> ModelFa
 
 
 def shapes_of(given: Sequence[Any]) -> tuple[Shape, ...]:
-    """The shape of the first array of several dimensions among what a module was called with; () for none."""
-    shapes = (tuple(map(int, getattr(one, "shape", ()))) for one in given)
-    return tuple(islice((shape for shape in shapes if len(shape) > 1), 1))
+    """The shape of the array with most rows among what a module was called with; () for none.
+
+    Of a sequence nobody knows whether its steps or its examples come first: the larger number does here.
+    """
+    shapes = [(0,)]
+    for one in given:
+        with suppress(Exception):  # somebody's array may refuse to tell, as nested ones do
+            sizes = getattr(one, "shape", ())
+            if sizes and all(type(size) is int for size in sizes):  # not while a graph is traced
+                first = max(sizes[:2]) if len(sizes) == 3 else sizes[0]
+                shapes.append((first, *sizes[1:]))
+    return tuple(shape for shape in [max(shapes)] if shape[0])
 
 
 def _size(weight: Any) -> int:

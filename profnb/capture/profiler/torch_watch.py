@@ -40,6 +40,7 @@ from profnb.capture.models.model_watch import (
     shapes_of,
 )
 from profnb.capture.profiler.torch_door import StepMark, TorchDoor
+from profnb.capture.source.source_records import Shape
 from profnb.capture.step_records import USER
 from profnb.trace.names import KINETO_SCOPE
 
@@ -143,10 +144,10 @@ class _Turn(dict[int, int]):
     """One call of an outermost layer: how often each module was called in it, by the module's id.
 
     Attributes:
-        given: What it was called with.
+        shapes: Of what it was called with.
     """
 
-    given: tuple[object, ...] = ()
+    shapes: tuple[Shape, ...] = ()
 
 
 class _Root:
@@ -225,7 +226,7 @@ class TorchScopes:
             return
         if not self._open:
             self._turn = _Turn()
-            self._turn.given = args
+            self._turn.shapes = shapes_of(args)
         self._turn[id(module)] = self._turn.get(id(module), 0) + 1
         root = self._roots.get(id(self._open[0][0])) if self._open else None
         path = None if root is None else root.paths.get(id(module))
@@ -253,8 +254,7 @@ class TorchScopes:
 
     def _describe(self, root: _Root) -> None:
         """Keep the model as its first call saw it, with the largest batch that it was called with since."""
-        module, shapes, facts = root.module(), shapes_of(self._turn.given), root.facts
-        self._turn.given = ()
+        module, shapes, facts = root.module(), self._turn.shapes, root.facts
         if module is None or root.path.startswith("loss/"):
             return
         if facts is None:

@@ -38,8 +38,8 @@ _LOSS = re.compile(
     r"|triplet_margin|margin_ranking|hinge_embedding|cosine_embedding)_loss\w*|binary_cross_entropy\w*|kl_div)"
 )
 _LOSS_MODULE = re.compile(r"\w*Loss_\d+")
-SEQUENCE, _FORWARD_THREAD = "Sequence number", "Fwd thread id"
-_NODE, _SUM = "autograd::engine::evaluate_function: ", "AccumulateGrad"
+SEQUENCE, FORWARD_THREAD = "Sequence number", "Fwd thread id"
+_NODE, SUM = "autograd::engine::evaluate_function: ", "AccumulateGrad"
 _OLD_NODE = re.compile(r"(?:torch::autograd::)?(?:\w+Backward\d*|AccumulateGrad)")
 
 
@@ -133,7 +133,7 @@ def find_nodes(trace: Trace) -> Bools:
     is_node = on_hosts(trace, lambda name: name.startswith(_NODE))
     if is_node.any():
         return is_node
-    thread = trace.stats.integers(_FORWARD_THREAD)
+    thread = trace.stats.integers(FORWARD_THREAD)
     has_thread = flags_at(thread.events[thread.values.astype(np.int64) > 0], is_node.size)
     return has_thread & on_hosts(trace, lambda name: _OLD_NODE.fullmatch(name) is not None)
 
@@ -149,7 +149,7 @@ def find_makers(trace: Trace, nodes: Int64s, in_node: Bools) -> Int64s:
     Nodes are in the order of events. ``in_node`` tells which events run backward: in a node, and not in a
     repeated call, shape (E,).
     """
-    number, thread = (trace.stats.integers(name) for name in (SEQUENCE, _FORWARD_THREAD))
+    number, thread = (trace.stats.integers(name) for name in (SEQUENCE, FORWARD_THREAD))
     backward = thread.of(number.events) > 0
     kept = ~backward & ~in_node[number.events] & trace.is_host_event[number.events]
     made, numbers = number.events[kept], number.values[kept].astype(np.int64)
@@ -159,7 +159,7 @@ def find_makers(trace: Trace, nodes: Int64s, in_node: Bools) -> Int64s:
     at = np.searchsorted(numbers, wanted, side="right") - 1
     has_maker = (wanted >= 0) & (np.append(numbers, -1)[at] == wanted)  # the last: of at -1
     maker = np.where(has_maker, np.append(made, -1)[at], -1)
-    is_sum = trace.names.rows_where(lambda name: _SUM in name)[trace.events.name[nodes]]
+    is_sum = trace.names.rows_where(lambda name: SUM in name)[trace.events.name[nodes]]
     # Of a node its own row, of a sum of gradients that of the last other node of its line.
     rows, line = np.arange(nodes.size), trace.lines.of_event[nodes]
     starts = np.append(True, line[1:] != line[:-1])[: rows.size]
