@@ -39,7 +39,7 @@ def test_a_table_of_which_a_step_reads_few_rows_is_named_with_what_its_update_ta
     advice = proposed(study)["large-optimizer"]
     assert advice.title == "Update fewer rows of `m/table`"
     assert "all 150,000 rows" in advice.evidence
-    assert ("reads 1,536 of them" in advice.evidence) == (shape[1] == 24)
+    assert ("looks up 1,536 at most" in advice.evidence) == (shape[1] == 24)
     low, high = alone(study)["large-optimizer"]
     assert low == pytest.approx(0.7 * 0.75, abs=0.03) and high == pytest.approx(0.7, abs=0.03)
 

@@ -319,7 +319,7 @@ def test_lines_end_where_the_terminal_ends_and_nothing_is_lost(capsys):
     for columns in (100, 60):
         shown = in_terminal(columns, sys.executable, "-m", "profnb", "report", TRACE)
         assert shown.startswith("\x1b[1m8 train steps")
-        assert shown.partition("\x1b[0m")[2].startswith("\n\nWhat to change\n") and "\x1b[32msaves 3.02 to" in shown
+        assert shown.partition("\x1b[0m")[2].startswith("\n\nWhat to change\n") and "\x1b[32msaves 3.37 to" in shown
         text = re.sub(r"\x1b\[\d*m", "", shown)
         assert max(map(len, text.splitlines())) <= columns
         assert sorted("".join(text.split())) == sorted("".join(plain.split()))
