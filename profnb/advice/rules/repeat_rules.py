@@ -55,8 +55,9 @@ def runs_in_a_loop(model: Model) -> Proposals:
             loops.setdefault(int(tree.parent[row]), []).append(row)
     for loop, calls in loops.items():
         times, epochs = int(tree.occurrences[calls].sum()), repeats.count_epochs(tree, loop)
-        if any(tree.occurrences[row] > epochs for row in calls):
-            epochs = 0  # several after a fit choose what comes next
+        predicts = [row for row in calls if tree.name[row] == "predict"]
+        if tree.occurrences[predicts].sum() > epochs:  # several after a fit choose what comes next
+            epochs = 0
         edits, took = list[Edit](), tree.rows(parts.AROUND, below=loop)
         for row in calls:
             each, below = int(tree.occurrences[row]), tree.rows_below(row).tolist()
