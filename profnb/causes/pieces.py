@@ -217,8 +217,7 @@ def find_torch_ops(study: Study) -> Pieces | None:
 
 def find_nodes_again(study: Study) -> Pieces | None:
     """The nodes of autograd that had run before, where these are more than ran for the first time."""
-    again = _walked_again(study)
-    if not study.has_steps or not again.size:
+    if not study.has_steps or not (again := _walked_again(study)).size:
         return None
     ops = outermost_of(is_torch_op(study), study.groups.parent)
     spans, _ = _with_pauses(study, again, ops)

@@ -366,9 +366,9 @@ def examples_a_step(study: Study) -> int:
 def has_tiny_batches(study: Study) -> bool:
     """True if steady steps of an example or two run on a CPU, and no long op takes most of the time."""
     is_steady = study.summary.counted.size >= FEWEST and not study.summary.all_warm_up
-    if study.program.has_device or not is_steady or 2 * long_ops_share(study) > 1:
+    if study.program.has_device or not is_steady:
         return False
-    return 0 < examples_a_step(study) <= _TINY_BATCH
+    return 0 < examples_a_step(study) <= _TINY_BATCH and 2 * long_ops_share(study) <= 1
 
 
 _LONG_START = 0.1  # of a step's period
@@ -403,13 +403,11 @@ def long_ops_share(study: Study) -> float:
     Not while functions of Python run that ops call: they have one thread.
     """
     python, ops = _python_and_ops(study)
-    ops, took_ps = (
-        (study.xla.hlo.events if study.program.is_jax else ops),
-        study.trace.events.duration_ps,
-    )
-    ops = ops[took_ps[ops] > LONG_OP_PS]
     if study.program.is_pytorch:  # whose ops are inside of ops
         ops = study.ops.runs.events[study.ops.runs.self_ps > LONG_OP_PS]
+    else:
+        ops = study.xla.hlo.events if study.program.is_jax else ops
+        ops = ops[study.trace.events.duration_ps[ops] > LONG_OP_PS]
     busy = share_beyond(study, spans_of(study, ops), spans_of(study, python))
     return min(busy, share_of(study, "host compute"))
 

@@ -338,12 +338,13 @@ def small_batches(model: Model, study: Study) -> Proposals:
 
     A training's batch is part of what it learns: few are one or two. Of an evaluation any number is right.
     """
-    batch, tree, long = examples_a_step(study), model.tree, long_ops_share(study)
+    batch, tree = examples_a_step(study), model.tree
     only = {"test": "evaluate", "predict": "predict"}.get(study.summary.phase or "", "")
     calls = [row for row in tree.rows(CALL) if tree.name[row] == only]
     is_many = study.summary.counted.size >= FEWEST and not study.program.has_device
-    is_any_right = bool(batch and calls) and is_many and 2 * long <= 1
-    if not has_tiny_batches(study) and not is_any_right:
+    if not (batch and calls and is_many) and not has_tiny_batches(study):
+        return
+    if 2 * (long := long_ops_share(study)) > 1:
         return
     share = 1 - long - (0.0 if calls else share_of(study, "input"))
     beside = [at for row in model.loops for at in (row, *tree.rows(EAGER, FRAMEWORK, below=row))]
