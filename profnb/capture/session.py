@@ -396,7 +396,7 @@ class Capture:
         self._records_torch = door.find(torch) and self._traces
         if self._records_torch:
             self._watch(self._scopes.watch_torch(torch), in_window=True)
-        self._watch(TorchLoops(self.recorder, door, self._use_torch).watch(torch))
+        self._watch(TorchLoops(self.recorder, door, self._scopes, self._use_torch).watch(torch))
         if not self._records_torch:
             return
         others = ("tensorflow", "jax", "keras")

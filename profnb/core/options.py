@@ -81,7 +81,8 @@ class CaptureOptions:
             ("://" not in str(self.logdir), f"logdir must be a local folder, got {self.logdir!r}."),
             (self.backend in (None, *BACKENDS), f"backend must be one of {backends}, got {self.backend!r}."),
             (self.host_level in (1, 2, 3), f"host level must be 1, 2 or 3, got {self.host_level}."),
-            (steps is None or steps.strip(), "steps takes the name of a range, got an empty one."),
+            (steps is None or str(steps).strip(), "steps takes the name of a range, got an empty one."),
+            (not isinstance(steps, int), f"steps takes the name of a range: max_steps={steps} bounds how many."),
             (self.rank is None or self.rank >= 0, f"rank must be 0 or more, got {self.rank}."),
         ):  # fmt: skip
             if not is_meant:

@@ -913,6 +913,28 @@ def test_the_largest_batch_that_a_model_was_called_with_is_that_of_its_steps(lea
 
 
 @pytest.mark.skipif(BACKEND != "torch", reason="PyTorch only")
+@pytest.mark.parametrize("is_late", [True, False], ids=["behind the forward", "before the forward"])
+def test_a_step_holds_the_forward_wherever_zero_grad_stands(is_late):
+    import torch
+
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    with profnb.profile(max_steps=4) as p:
+        for _ in range(9):
+            with torch.no_grad():
+                model(torch.ones(1, 4))
+            if not is_late:
+                optimizer.zero_grad()
+            loss = model(torch.ones(64, 4)).sum()
+            if is_late:
+                optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    assert len(p.step_times) == (8 if is_late else 9)  # the first one began before anything told of it
+    assert p.layers.set_index("layer").forward_us["Sequential/0"] > 0
+
+
+@pytest.mark.skipif(BACKEND != "torch", reason="PyTorch only")
 def test_ops_of_a_torch_loop_are_found_at_the_lines_that_run_them(tmp_path):
     import torch
 

@@ -1,8 +1,8 @@
 """Watching code that works on PyTorch: its loops make steps, its layers are marked in the trace.
 
 An iteration ends with the optimizer's step. It begins when the batch is there (a ``DataLoader`` has given
-it), else with ``zero_grad``, else where the one before ended. Waiting for the batch is so in the gap before
-the step, where the profiler's events name it. A batch after which nothing is optimized (validation) makes no
+it), else with ``zero_grad``, else, or where modules are called before ``zero_grad`` and none behind it, where the
+one before ended. Waiting for the batch is so in the gap before the step, where the profiler's events name it. A batch after which nothing is optimized (validation) makes no
 step. Where several optimizers take turns, the one that is last before the next batch ends the step; so the
 first step waits for that batch to be asked for.
 
@@ -54,13 +54,22 @@ class TorchLoops:
     Args:
         recorder: Told of each step.
         door: Marks them in the trace.
+        scopes: Has seen which modules were called.
         use: Called before the first one: from here on PyTorch works.
     """
 
-    def __init__(self, recorder: StepRecorder, door: TorchDoor, use: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        recorder: StepRecorder,
+        door: TorchDoor,
+        scopes: "TorchScopes",
+        use: Callable[[], object],
+    ) -> None:
         """Nothing is watched yet."""
-        self._recorder, self._door, self._use = recorder, door, use
+        self._recorder, self._door, self._scopes, self._use = recorder, door, scopes, use
         self._steps = recorder.iterations
+        self._calls_at_end = self._calls_at_zero_grad = 0
+        self._is_zero_grad_late = False
         self._begun_by = 0
         self._latest: int | None = None  # the optimizer that stepped last
         self._ends: int | None = None  # the one that ends a step, once a batch came behind it
@@ -97,8 +106,9 @@ class TorchLoops:
         self._begin(_BY_BATCH)
 
     def _zeroes(self, *_: object, **__: object) -> None:
-        if not self._begun_by:
+        if not self._begun_by and not self._is_zero_grad_late:
             self._use()
+            self._calls_at_zero_grad = self._scopes.calls
             self._begin(_BY_ZERO_GRAD)
 
     def _begin(self, by: int) -> None:
@@ -111,6 +121,12 @@ class TorchLoops:
             return
         self._use()
         self._latest = id(optimizer)
+        calls, calls_before = self._scopes.calls, self._calls_at_end
+        self._calls_at_end = calls
+        if self._begun_by == _BY_ZERO_GRAD and calls_before < self._calls_at_zero_grad == calls:
+            self._is_zero_grad_late = True
+            self._begun_by = 0
+            self._steps.abandon()
         begun_by = self._begun_by
         if self._ends is None and begun_by == _BY_BATCH:
             return  # another optimizer may follow
@@ -173,11 +189,15 @@ class TorchScopes:
     Args:
         door: Marks them in the trace.
         models: Told which layers ran.
+
+    Attributes:
+        calls: How often a module was called by no other one, while a profiler records.
     """
 
     def __init__(self, door: TorchDoor, models: ModelWatch) -> None:
         """Nothing is watched yet."""
         self._door, self._models = door, models
+        self.calls = 0
         self._open: list[tuple[object, str, Any, object]] = []  # owner, path, event, caller
         self._roots: dict[int, _Root] = {}
         self._owner_of: dict[str, int] = {}  # paths to the ids of what has them
@@ -225,6 +245,7 @@ class TorchScopes:
         if not self._is_marking():
             return
         if not self._open:
+            self.calls += 1
             self._turn = _Turn()
             self._turn.shapes = shapes_of(args)
         self._turn[id(module)] = self._turn.get(id(module), 0) + 1
