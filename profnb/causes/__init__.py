@@ -9,5 +9,6 @@ pieces           what is started one by one where a compiler would make few of i
 compiled_again   programs and functions that are compiled or traced again and again
 repeats          models that are made anew, functions that validate, work that depends on nothing learned
 growing          memory that grows from step to step, and what keeps it
+unrolled         loops of Python that a traced function wrote out
 slowing          steps that take longer and longer
 """

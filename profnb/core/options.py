@@ -82,7 +82,7 @@ class CaptureOptions:
             (self.backend in (None, *BACKENDS), f"backend must be one of {backends}, got {self.backend!r}."),
             (self.host_level in (1, 2, 3), f"host level must be 1, 2 or 3, got {self.host_level}."),
             (steps is None or str(steps).strip(), "steps takes the name of a range, got an empty one."),
-            (not isinstance(steps, int), f"steps takes the name of a range: max_steps={steps} bounds how many."),
+            (not isinstance(steps, int), f"steps takes a range's name: max_steps={steps} is a number."),
             (self.rank is None or self.rank >= 0, f"rank must be 0 or more, got {self.rank}."),
         ):  # fmt: skip
             if not is_meant:

@@ -16,7 +16,7 @@ from profnb.capture.models.layer_facts import WITHOUT_CUDNN
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.part_records import COMPILATION, EAGER, TRACING
 from profnb.causes.compiled_again import SAME_SHAPES, find_compiled_again
-from profnb.causes.numbers import QUARTER, SELDOM
+from profnb.causes.numbers import LEFT, QUARTER, SELDOM
 from profnb.causes.pieces import (
     ELEMENTWISE,
     FEW_ROWS,
@@ -40,6 +40,7 @@ from profnb.causes.starving import (
     number_set,
     threads_at_work,
 )
+from profnb.causes.unrolled import find_unrolled
 from profnb.core.printable import quoted
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.steps.program_kind import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN
@@ -410,10 +411,11 @@ def slow_rnn(model: Model, study: Study) -> Proposals:
 def loops_of_small_ops(model: Model, study: Study) -> Proposals:
     """A loop inside of a compiled function starts the same small ops again in each of its turns.
 
-    Not the loop of a recurrent layer, each of whose turns needs the one before.
+    Not the loop of a recurrent layer, each of whose turns needs the one before. One that was written out has
+    been traced turn by turn as well.
     """
     tree = model.tree
-    loop = find_loop(study)
+    loop = find_loop(study) or (None if study.program.has_device else find_unrolled(study))
     steps = [row for row in model.main_steps if tree.kind[row] != parts.VALIDATION]
     if loop is None or loop.turns < 2 or loop.is_recurrent or not steps:
         return
@@ -429,17 +431,29 @@ def loops_of_small_ops(model: Model, study: Study) -> Proposals:
     least = at_once + max(1 - loop.share * (1 + QUARTER), 0.0)
     most = at_once + 1 - loop.share
     most = min(most + (1 - most) * QUARTER, 1.0)
-    edit = Edit(rows, whole * least, whole * most)
+    if loop.traced:  # counted by its ops, which are shorter than the others are
+        least, most = (1 - loop.share * (1 - left) for left in (1 / loop.turns, LEFT))
+    edits = [Edit(rows, whole * least, whole * most)]
     name = next((tree.name[row] for row in steps if tree.name[row]), "")
     where = f" in {quoted(name)}" if name else ""
+    took_ps = loop.share * whole
+    turns = count_text(loop.turns)
+    evidence = f"A loop{where} (for, tf.while_loop or tf.map_fn) ran {turns} iterations a step, "
+    code = "Or take several elements an iteration, or jit_compile=True."
+    if loop.traced:
+        tracing = tree.with_below(tree.rows(parts.FIRST))
+        traced_ps = float(tree.self_ps[tracing].sum()) * loop.traced
+        edits.append(Edit(tracing, traced_ps / loop.turns, traced_ps * QUARTER, loop.traced))
+        took_ps += traced_ps
+        evidence = f"Tracing wrote all {turns} iterations of a Python loop{where} into the graph: "
+        evidence += f"{percent_text(loop.traced)} of its ops, "
+        code = "A loop over tf.range is traced once, but runs one iteration after another."
     yield Proposal(
         "loop-of-ops", f"Run the loop{where} as one op",
-        f"A loop{where} (for, tf.while_loop or tf.map_fn) ran {count_text(loop.turns)} iterations a step, "
-        f"{duration_text(loop.share * whole)} in all, mostly starting small ops.",
+        f"{evidence}{duration_text(took_ps)} in all, mostly starting small ops.",
         "If no iteration needs an earlier result, run one op over all: make the loop one more axis of the "
-        "tensors (often tf.vectorized_map is enough). Or take several elements an iteration, or "
-        "jit_compile=True.",
-        f"{GUIDE}/function#autograph_transformations", [edit], tree.line_above(steps[0]),
+        f"tensors (often tf.vectorized_map is enough). {code}",
+        f"{GUIDE}/function#autograph_transformations", edits, loop.line or tree.line_above(steps[0]),
     )  # fmt: skip
 
 

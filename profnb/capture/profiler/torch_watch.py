@@ -1,10 +1,11 @@
 """Watching code that works on PyTorch: its loops make steps, its layers are marked in the trace.
 
 An iteration ends with the optimizer's step. It begins when the batch is there (a ``DataLoader`` has given
-it), else with ``zero_grad``, else, or where modules are called before ``zero_grad`` and none behind it, where the
-one before ended. Waiting for the batch is so in the gap before the step, where the profiler's events name it. A batch after which nothing is optimized (validation) makes no
-step. Where several optimizers take turns, the one that is last before the next batch ends the step; so the
-first step waits for that batch to be asked for.
+it), else with ``zero_grad``; or where the one before ended, without a ``zero_grad``, and where modules are
+called before it and none behind it. Waiting for the batch is so in the gap before the step, where the
+profiler's events name it. A batch after which nothing is optimized (validation) makes no step. Where several
+optimizers take turns, the one that is last before the next batch ends the step; so the first step waits for
+that batch to be asked for.
 
 PyTorch's trace does not say which module an op was called by (its stacks do, at twenty times the cost). Each
 call of a module puts one event around its ops, for a sixteenth of what a small layer takes; Keras opens a

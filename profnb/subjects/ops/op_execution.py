@@ -122,6 +122,8 @@ class Loop:
     # whether it is one of a recurrent layer, each of whose turns needs the one before
     is_recurrent: bool
     others: Int64s  # the ops of these steps outside of it
+    traced: float = 0.0  # the share of the graph's ops that are its, where Python wrote it out
+    line: str = ""  # the user's line that most of them are of
 
 
 def find_loop(spine: Spine) -> Loop | None:

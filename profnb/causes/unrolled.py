@@ -1,0 +1,82 @@
+"""Loops of Python's that a traced function wrote out: each of their turns is in the graph as ops of its own.
+
+Two ops do the same to other data where their types, their shapes and, all the way up, their inputs do; of
+constants only the shapes count, of variables which they are. Turns of a loop do so unless one needs another:
+then each has one turn more above it. Layers of one kind differ in their variables.
+"""
+
+from collections import Counter
+from collections.abc import Collection
+from itertools import accumulate, compress
+from operator import itemgetter
+
+import numpy as np
+
+from profnb.capture.source.source_records import CAPTURED, GraphShapes, SourceRecords
+from profnb.capture.source.user_code import file_title
+from profnb.causes.numbers import FEWEST
+from profnb.causes.starving import long_ops_share
+from profnb.core.printable import printable
+from profnb.subjects.advising import period_ps, share_of
+from profnb.subjects.ops.op_execution import Loop
+from profnb.subjects.study import Study
+
+_STARTS_NOTHING = {"Const", "Identity", "NoOp", "Placeholder"}
+_FEWEST_TURNS = (
+    2 * FEWEST
+)  # so many columns of a table, or steps of a network, are written one by one
+
+
+def find_unrolled(study: Study) -> Loop | None:
+    """Find the written-out loop of most ops; its share is of what starting and running short ops takes."""
+    most, turns_of = 0.0, dict[str, int]()
+    for graph in study.bounds.graphs:
+        ops = sum(op_type not in _STARTS_NOTHING for op_type in graph.op_types)
+        if made := _turns(graph):
+            most, turns_of = max((most, turns_of), (len(made) / ops, made), key=itemgetter(0))
+    if not turns_of or not study.summary.counted.size:
+        return None
+    steps_ps = float(study.steps.duration_ps[study.summary.counted].sum())
+    short = max(share_of(study, "host compute") - long_ops_share(study), 0.0)
+    short *= period_ps(study) / steps_ps
+    turns, nothing = Counter(turns_of.values()).most_common(1)[0][0], np.zeros(0, np.int64)
+    line = _line_of(study.recording.source, turns_of)
+    return Loop(
+        turns, most * short, 0.0, is_recurrent=False, others=nothing, traced=most, line=line
+    )
+
+
+def _turns(graph: GraphShapes) -> dict[str, int]:
+    """The ops of the turns of a loop, by name, and how many turns there were."""
+    ends = list(accumulate(graph.outputs))
+    numbers: dict[object, int] = {}
+    of_tensor = [(-1, False)] * len(graph.dtypes)  # what it does, and whether it does so to data
+    of_op = []
+    for row, op_type in enumerate(graph.op_types):
+        made = slice(ends[row] - graph.outputs[row], ends[row])
+        taken = [of_tensor[tensor] if tensor >= 0 else (-1, False) for tensor in graph.inputs[row]]
+        is_source = not taken and op_type != "Const"
+        is_data = (is_source and graph.settings.get(row) != CAPTURED) or any(
+            data for _, data in taken
+        )
+        what = op_type, graph.shapes[made], tuple(number for number, _ in taken), is_source and row
+        number = numbers.setdefault(what, len(numbers))
+        of_op.append(number if is_data and op_type not in _STARTS_NOTHING else -1)
+        of_tensor[made] = [(number, is_data)] * graph.outputs[row]
+    times = Counter(of_op)
+    is_turn = [number >= 0 and times[number] > _FEWEST_TURNS for number in of_op]
+    return {name: times[of_op[row]] for row, name in compress(enumerate(graph.op_names), is_turn)}
+
+
+def _line_of(source: SourceRecords | None, ops: Collection[str]) -> str:
+    lines = Counter[tuple[str, int]]()
+    for graph in source.graphs if source is not None else ():
+        for name, place, is_outside in zip(
+            graph.op_names, graph.places, graph.is_outside, strict=True
+        ):
+            if source is not None and place >= 0 and not is_outside and name in ops:
+                lines[source.places[place]] += 1
+    if source is None or not lines:
+        return ""
+    (file, line), _ = lines.most_common(1)[0]
+    return printable(f"{file_title(file, source.cells)}:{line}")

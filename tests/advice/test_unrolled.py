@@ -1,0 +1,111 @@
+"""Loops of Python's that tracing wrote out: turns that need nothing of each other, and what looks like them."""
+
+import pytest
+from advised import alone
+from traces import event, host, line, read
+
+from profnb.capture.recording import Recording
+from profnb.capture.source.source_records import CAPTURED, GraphLines, GraphShapes, SourceRecords
+from profnb.causes.unrolled import find_unrolled
+from profnb.subjects.study import Study
+
+MS = 10**9
+TURNS = 20
+
+
+class Graph:
+    """A graph that is written op by op; every op makes one tensor, of the same shape."""
+
+    def __init__(self):
+        self.kinds, self.taken, self.held = [], [], {}
+
+    def add(self, kind, *taken):
+        self.kinds.append(kind)
+        self.taken.append(taken)
+        return len(self.kinds) - 1
+
+    def variable(self):
+        self.held[len(self.kinds)] = CAPTURED
+        return self.add("ReadVariableOp", self.add("Placeholder"))
+
+    def shapes(self):
+        many = len(self.kinds)
+        names = tuple(f"{kind}_{at}" for at, kind in enumerate(self.kinds))
+        return GraphShapes(names, tuple(self.kinds), tuple(self.taken), (1,) * many, ((4,),) * many, ("float32",) * many, self.held)
+
+
+def study_of(graph, long_ms=0):
+    """Steps of 1 ms, all of it one op that is short, or that takes so long."""
+    ran = []
+    for at in range(8):
+        ran.append(event("train", 2 * at * MS, MS, step_num=at, _r=1))
+        ran += [event("a/Add:Add", 2 * at * MS + piece * MS // 40, MS // 41) for piece in range(40 - int(40 * long_ms))]
+        ran += [event("b/MatMul:MatMul", int((2 * at + 1 - long_ms) * MS), int(long_ms * MS))] if long_ms else []
+    shapes = graph.shapes()
+    lines = GraphLines("f", shapes.op_names, shapes.op_types, (0,) * len(shapes.op_names), (False,) * len(shapes.op_names), {})
+    source = SourceRecords(places=[("/home/me/loss.py", 7)], graphs=(lines,), shapes=(shapes,))
+    return Study(read(host(line("python", *ran))), 0, Recording(source=source))
+
+
+def a_loss(graph, data):
+    """Each turn looks at one row, and adds to a sum, as losses of one's own do."""
+    whole = graph.add("Const")
+    for _ in range(TURNS):
+        row = graph.add("StridedSlice", data, graph.add("Const"))
+        whole = graph.add("AddV2", whole, graph.add("Abs", graph.add("Sub", row, data)))
+
+
+def test_turns_that_need_nothing_of_each_other_are_a_loop_with_its_line():
+    """Three of four ops of each turn are alike in all, as long as they are short; the sums need each other."""
+    graph = Graph()
+    a_loss(graph, graph.add("Placeholder"))
+    study = study_of(graph)
+    loop = find_unrolled(study)
+    assert (loop.turns, loop.traced, loop.line) == (TURNS, 0.75, "me/loss.py:7")
+    assert loop.share == pytest.approx(0.75, abs=0.05)
+    low, high = alone(study)["loop-of-ops"]
+    assert 0.2 < low < 0.25 and 0.33 < high < 0.4  # the steps are half of the time
+
+
+def a_recurrence(graph, data):
+    state = graph.add("Const")
+    weights = graph.variable()
+    for _ in range(TURNS):
+        state = graph.add("Tanh", graph.add("AddV2", graph.add("MatMul", state, weights), data))
+
+
+def layers_of_one_kind(graph, data):
+    for _ in range(TURNS):
+        graph.add("Relu", graph.add("MatMul", data, graph.variable()))
+
+
+def a_few_columns(graph, data):
+    for _ in range(8):
+        graph.add("Abs", graph.add("StridedSlice", data, graph.add("Const")))
+
+
+def an_optimizer(graph, data):
+    """The same for each variable, and the rate worked out anew for each."""
+    count = graph.variable()
+    for _ in range(TURNS):
+        rate, gradient = graph.add("Pow", graph.add("Const"), count), graph.add("MatMul", data, graph.variable())
+        graph.add("AssignSubVariableOp", graph.variable(), graph.add("Mul", rate, gradient))
+
+
+@pytest.mark.parametrize("made", [a_recurrence, layers_of_one_kind, a_few_columns, an_optimizer])
+def test_what_only_looks_like_such_a_loop_is_none(made):
+    graph = Graph()
+    made(graph, graph.add("Placeholder"))
+    assert find_unrolled(study_of(graph)) is None
+
+
+def test_beside_ops_that_compute_for_long_its_ops_take_little():
+    graph = Graph()
+    a_loss(graph, graph.add("Placeholder"))
+    assert alone(study_of(graph, long_ms=0.98))["loop-of-ops"][1] < 0.05
+
+
+def test_inputs_that_are_not_known_are_no_data():
+    graph = Graph()
+    a_loss(graph, -1)
+    assert find_unrolled(study_of(graph)) is None
