@@ -20,7 +20,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-
 from profnb.capture.recording import Recording
 from profnb.compare.estimates import UNKNOWN_SPREAD, Estimate, Spread, estimate_mean
 from profnb.compare.quality import compare_metrics
@@ -212,8 +211,8 @@ def try_for(
 ) -> list[Trial]:
     """Try edits of the sources that a profile is of one by one, then those together that made it faster.
 
-    Beside each trial stands what its advice promised, of whole runs, where the change is new, or of steps; what
-    came of it is kept in the history.
+    Beside each trial stands what its advice promised, of whole runs, where the change is new, or of steps;
+    what came of it is kept in the history.
 
     Args:
         profile: The captured run, with the advice that promised something of its time.
