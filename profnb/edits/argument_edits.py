@@ -8,8 +8,9 @@ import libcst as cst
 
 from profnb.advice.proposals import Advice
 from profnb.capture.environment import count_cores
+from profnb.capture.models.layer_facts import is_a, is_keras
 from profnb.causes.numbers import SELDOM
-from profnb.edits.program_text import NOTHING, ROUNDING, Change, ProgramText, is_a, is_keras, only
+from profnb.edits.program_text import NOTHING, ROUNDING, Change, ProgramText, only
 from profnb.edits.source_text import (
     DoesNotFitError,
     SourceText,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 import libcst as cst
 
 from profnb.advice.proposals import Advice
+from profnb.capture.models.layer_facts import is_a
 from profnb.edits.program_text import (
     NOTHING,
     STAGES,
@@ -17,7 +18,6 @@ from profnb.edits.program_text import (
     Expression,
     Place,
     ProgramText,
-    is_a,
     only,
 )
 from profnb.edits.source_text import (

@@ -15,13 +15,12 @@ import libcst as cst
 from libcst.metadata.scope_provider import BuiltinAssignment
 
 from profnb.advice.proposals import Advice
+from profnb.capture.models.layer_facts import is_a, is_keras
 from profnb.edits.program_text import (
     LOOPS,
     ROUNDING,
     Change,
     ProgramText,
-    is_a,
-    is_keras,
     is_module,
     only,
 )

@@ -29,6 +29,7 @@ _HEAVY = re.compile(
 )
 _NUMBERED = re.compile(r"_\d+$")
 _WEIGHTS_ONLY = ("DEQUANTIZE", "DENSIFY")
+LayerKinds = Sequence[tuple[str, str]]  # names and classes of a Keras model's layers, in order
 # Ops of the model, and how what XNNPACK runs for them is called.
 _STANDS_FOR = {
     "CONV_2D": ("Convolution", "Fully Connected"),
@@ -129,7 +130,7 @@ def read_graph(graph_details: Mapping[str, Any], inputs: Sequence[Mapping[str, A
     return Graph(ops, tensors, sorted(part for part in parts if part))
 
 
-def assign_layers(graph: Graph, layers: Sequence[tuple[str, str]]) -> list[OpLayer]:
+def assign_layers(graph: Graph, layers: LayerKinds) -> list[OpLayer]:
     """Find the layer of each op.
 
     ``layers`` are names and classes of the Keras layers, in order; none where there is no Keras model.
@@ -189,9 +190,7 @@ def _layer_in(scopes: Sequence[str], layer_of_scope: Mapping[str, str], *, has_l
     )
 
 
-def _name_the_rest(
-    graph: Graph, op_layers: list[OpLayer], layers: Sequence[tuple[str, str]]
-) -> None:
+def _name_the_rest(graph: Graph, op_layers: list[OpLayer], layers: LayerKinds) -> None:
     """Ops at the front take the layer of what they feed; the last op the last layer, where none has it."""
     kinds = dict(layers)
     takes: dict[int, int] = {}
@@ -270,7 +269,7 @@ class OpStudy:
         self,
         process: InterpreterProcess,
         models: Sequence[LiteModel],
-        layers: Mapping[str, Sequence[tuple[str, str]]],
+        layers: Mapping[str, LayerKinds],
     ) -> None:
         """Find the ops of each model, with their layers and who runs them.
 
