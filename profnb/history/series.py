@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 STEP, CELL = "step", "cell"
-# What is followed: the typical step, and the whole time of runs with as many steps.
-_FOLLOWED: tuple[tuple[str, Callable[[Run], float], Callable[[Run], int]], ...] = (
-    (STEP, attrgetter("median_ms"), lambda _: 0),
-    (CELL, attrgetter("wall_ms"), attrgetter("cell_steps")),
-)
+# What is followed: what it is called, its time, and of which runs: the whole time of runs with as many steps.
+FOLLOWED: dict[str, tuple[str, Callable[[Run], float], Callable[[Run], int]]] = {
+    STEP: ("typical step", attrgetter("median_ms"), lambda _: 0),
+    CELL: ("whole cell", attrgetter("wall_ms"), attrgetter("cell_steps")),
+}
 _MUCH = 0.2  # of all cores
 _NEWS = 10  # runs for which a change is news
 _FEWEST, _FEWEST_CODES, _FREEDOM_OF_OTHERS, _CAUTIOUS, _RARE = 2, 4, 3, 80, 0.75  # by simulation
@@ -83,7 +83,7 @@ def list_runs(runs: Sequence[Run]) -> list[ListedRun]:
         for at in rows:
             listed[at] = ListedRun(runs[at], number, is_aside=at in aside)
         counted = [at for at in rows if at not in aside]
-        for of, time_of, count_of in _FOLLOWED:
+        for of, (_, time_of, count_of) in FOLLOWED.items():
             groups: dict[int, list[int]] = defaultdict(list)
             for at in counted:
                 if time_of(runs[at]) > 0:

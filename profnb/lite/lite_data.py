@@ -108,8 +108,8 @@ def read_examples(representative: Any, data: LiteData, most: int) -> tuple[list[
     ]
     if not rows:
         raise ValueError("representative gives no example.")
-    columns = [[row[at] for row in rows] for at in range(len(rows[0]))]
-    return [np.concatenate([np.asarray(one) for one in column]) for column in columns], "given"
+    columns = zip(*rows, strict=True)
+    return [np.concatenate(list(map(np.asarray, column))) for column in columns], "given"
 
 
 def random_data(details: Sequence[Mapping[str, Any]]) -> LiteData:
