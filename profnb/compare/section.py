@@ -23,17 +23,18 @@ from profnb.compare.differences import (
     shown_of,
 )
 from profnb.compare.op_differences import (
+    EVENT_DIFFERENCES,
     LAYER_DIFFERENCES,
     OP_DIFFERENCES,
     LayerDifference,
     compare_layers,
     compare_ops,
+    compare_timelines,
     op_time,
 )
 from profnb.compare.part_section import part_section
 from profnb.compare.quality import MetricDifference
 from profnb.compare.speedup import RunSet
-from profnb.compare.timeline_differences import EVENT_DIFFERENCES, compare_timelines
 from profnb.compare.tree_differences import PartDifference
 from profnb.core import units
 from profnb.core.columns import Floats

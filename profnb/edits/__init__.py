@@ -5,6 +5,5 @@ program_text       all sources together: what their names mean, which datasets a
 dataset_edits      stages of a tf.data pipeline: cached, prefetched, run in parallel
 function_edits     functions and models: compiled
 argument_edits     keywords of calls, and statements that set something
-edit_table         which edits each rule's advice has
-editing            an edit, all that advice has, and several in one
+editing            which edits each rule's advice has; an edit, all that advice has, and several in one
 """

@@ -6,6 +6,7 @@ took a fifth of the cores more than usual is left aside: it neither raises an al
 ones.
 """
 
+import os
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +21,10 @@ from profnb.core.columns import Floats
 from profnb.core.table import Table, columns_in
 from profnb.core.units import NS_PER_S
 from profnb.history.change_points import Change, find_changes
-from profnb.history.store import Run
+from profnb.history.identity import describe_machine
+from profnb.history.place import history_file, wanted_file
+from profnb.history.store import HistoryError, Run, read_runs
+from profnb.profile import Profile
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,6 +38,7 @@ FOLLOWED: dict[str, tuple[str, Callable[[Run], float], Callable[[Run], int]]] = 
 _MUCH = 0.2  # of all cores
 _NEWS = 10  # runs for which a change is news
 _FEWEST, _FEWEST_CODES, _FREEDOM_OF_OTHERS, _CAUTIOUS, _RARE = 2, 4, 3, 80, 0.75  # by simulation
+_KEPT = ("rule", "ratio", "interval_low", "interval_high", "promised_low", "promised_high", "when")
 Key = tuple[object, ...]
 
 
@@ -179,6 +184,48 @@ def as_dates(seconds: Sequence[float]) -> "pd.DatetimeIndex":
     import pandas as pd
 
     return pd.to_datetime(np.asarray(seconds, np.float64) * NS_PER_S, unit="ns", utc=True)
+
+
+def find_spread(profile: Profile) -> Spread | None:
+    """Find how much runs of a profile's code vary on this machine; None where nothing tells it.
+
+    Of a trace of another program nobody knows where it ran.
+    """
+    path = history_file()
+    if path is None or not profile.ran_here or profile.recording is None:
+        return None
+    machine = describe_machine(profile.recording.machine)
+    try:
+        runs = read_runs(path)
+    except HistoryError:  # said where runs are kept
+        return None
+    return spread_of_runs(runs, profile.code, profile.options.label or "", machine)
+
+
+def kept_trials(path: "str | os.PathLike[str] | None" = None) -> "pd.DataFrame":
+    """List the trials of advice that were kept, the oldest first: what was promised beside what was measured.
+
+    Args:
+        path: The history's file; the usual one by default.
+
+    Returns:
+        A DataFrame with a row per trial: rule, the time as edited over that as it is (``ratio``), the 95 %
+        interval of that, the range that the advice had promised (missing for several together), and when.
+
+    Raises:
+        HistoryError: The file is damaged, or another program's.
+    """
+    import pandas as pd
+
+    place = wanted_file(path)
+    runs = [] if place is None else read_runs(place, "trials IS NOT NULL")
+    rows = [
+        (rule, *(nan if one is None else one for one in numbers), run.when)
+        for run in runs
+        for rule, *numbers in run.trials
+    ]
+    frame = pd.DataFrame(rows, columns=list(_KEPT))
+    return frame.assign(when=as_dates(frame["when"].tolist()))
 
 
 HISTORY = Table[Sequence[ListedRun]](

@@ -30,7 +30,7 @@ from profnb.core.errors import CaptureError
 from profnb.core.safe_files import folder_prefix
 from profnb.core.units import PS_PER_NS, bytes_text
 from profnb.history.keeping import keep_trials
-from profnb.history.lookup import find_spread
+from profnb.history.series import find_spread
 from profnb.profile import Profile
 from profnb.steps.step_times import wall_step_times
 from profnb.subjects.study import Study

@@ -24,7 +24,7 @@ from profnb.core.errors import ProfnbError
 from profnb.history.change_points import _share_as_far, find_changes
 from profnb.history.door import keep as keep_result
 from profnb.history.identity import ask_git, await_git, find_commit, identify_block, identify_code
-from profnb.history.lookup import kept_trials
+from profnb.history.series import kept_trials
 from profnb.history.place import VARIABLE, history_file
 from profnb.history.series import list_runs, spread_of_runs
 from profnb.history.showing import open_history
