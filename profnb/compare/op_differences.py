@@ -369,7 +369,10 @@ class EventDifference:
     first_begin_ps: float
     second_begin_ps: float
 
-    difference_ps = OpDifference.difference_ps
+    @property
+    def difference_ps(self) -> float:
+        """The time that B spends on it in a step beyond A."""
+        return float(np.nan_to_num(self.second_ps) - np.nan_to_num(self.first_ps))
 
     @property
     def status(self) -> str:
