@@ -12,6 +12,7 @@ from profnb.steps.summary import usual_batch_size
 from profnb.subjects.study import Study
 
 Row = TypeVar("Row")
+CellOf = Callable[[Row], Cell]
 _MOST_DATASETS = 5
 _DEVICE_STATS = ("device_type_string", "compute_cap_major", "compute_cap_minor", "core_count")
 
@@ -43,7 +44,7 @@ def compare_categories(first: Study, second: Study) -> list[CategoryDifference]:
 def shown_of(
     rows: Sequence[Row],
     heading: str,
-    text: Callable[[Row], Cell],
+    text: CellOf[Row],
     meaning: str = "",
     *,
     is_number: bool = False,
@@ -52,9 +53,7 @@ def shown_of(
     return Shown(heading, lambda at: text(rows[at]), is_number, meaning=meaning)
 
 
-def number_of(
-    rows: Sequence[Row], heading: str, text: Callable[[Row], Cell], meaning: str = ""
-) -> Shown:
+def number_of(rows: Sequence[Row], heading: str, text: CellOf[Row], meaning: str = "") -> Shown:
     """Declare such a column of numbers."""
     return shown_of(rows, heading, text, meaning, is_number=True)
 

@@ -10,7 +10,7 @@ from profnb.advice.proposals import Advice
 from profnb.capture.environment import count_cores
 from profnb.capture.models.layer_facts import is_a, is_keras
 from profnb.causes.numbers import SELDOM
-from profnb.edits.program_text import NOTHING, ROUNDING, Change, ProgramText, only
+from profnb.edits.program_text import NOTHING, ROUNDING, Change, Make, ProgramText, only
 from profnb.edits.source_text import (
     DoesNotFitError,
     SourceText,
@@ -34,9 +34,7 @@ _GPU_THREADS = "import os; os.environ['TF_GPU_THREAD_MODE'] = 'gpu_private'"
 Condition = Callable[[ProgramText, SourceText, cst.Call], bool]
 
 
-def _given(
-    what: str, arguments: str, alters: str, fits: Condition = lambda *_: True
-) -> Callable[[ProgramText, Advice], Change]:
+def _given(what: str, arguments: str, alters: str, fits: Condition = lambda *_: True) -> Make:
     """An edit that gives the only call of a kind one argument more, or some."""
 
     def give(program: ProgramText, advice: Advice) -> Change:
@@ -78,9 +76,7 @@ pinned = _given(_LOADER, "pin_memory=True", NOTHING)
 any_shapes = _given(r"torch\.compile", "dynamic=True", ROUNDING)
 
 
-def _replaced(
-    what: str, keyword: str, value: str, alters: str
-) -> Callable[[ProgramText, Advice], Change]:
+def _replaced(what: str, keyword: str, value: str, alters: str) -> Make:
     """An edit that puts another value in place of a number, or of True, that the only call has."""
 
     def replace(program: ProgramText, advice: Advice) -> Change:

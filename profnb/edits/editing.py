@@ -2,7 +2,7 @@
 
 import difflib
 import io
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -13,14 +13,14 @@ from profnb.capture.source.user_code import file_title, number_cells
 from profnb.edits import argument_edits as arguments
 from profnb.edits import dataset_edits as datasets
 from profnb.edits import function_edits as functions
-from profnb.edits.program_text import NOTHING, Change, ProgramText
+from profnb.edits.program_text import NOTHING, Change, Make, ProgramText
 from profnb.edits.source_text import DoesNotFitError, Piece, fit_together, read_source
 
 # A row of ``EDITS`` is a rule's alternatives, the first that fits is taken; the edits of one alternative are
 # made together, as far as they fit. An edit is tried only where the advice's own code has its word, so that
 # what is tried is what was advised. One without a word helps in another way, and the advice's promise is not
 # for it.
-Make = Callable[[ProgramText, Advice], Change]
+
 Maker = tuple[str, Make]  # the word, and what makes the change
 Alternatives = tuple[tuple[Maker, ...], ...]
 
@@ -29,12 +29,12 @@ _PREFETCH: Maker = ("prefetch(tf.data.AUTOTUNE)", datasets.prefetched)
 _CACHE: Maker = (".cache()", datasets.cached)
 _JIT: Alternatives = (
     (("jit_compile=True", arguments.jit_of_model),),
-    (("jit_compile=True", partial(functions.option_of_function, argument="jit_compile=True")),),
+    (("jit_compile=True", partial(functions.function_option, argument="jit_compile=True")),),
     (("torch.compile", functions.torch_module),),
     (("jax.jit", functions.jax_function),),
 )
 _RELAXED = partial(
-    functions.option_of_function, argument="reduce_retracing=True", but="input_signature"
+    functions.function_option, argument="reduce_retracing=True", but="input_signature"
 )
 _INPUT_EDITS: Alternatives = (
     (_PARALLEL, _PREFETCH),

@@ -43,6 +43,7 @@ Place = tuple[SourceText, int]
 Expression = tuple[SourceText, cst.BaseExpression]
 CallPlace = tuple[SourceText, cst.Call]
 Change = tuple[str, str, list[Piece]]  # what changes, what that alters in results, the text
+Make = Callable[["ProgramText", Advice], Change]
 ROUNDING, NOTHING = "order of rounding", "nothing"  # which most edits change in results
 
 

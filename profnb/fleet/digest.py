@@ -10,7 +10,6 @@ others of equal name and number are none, and are left out (NCCL's reduce and br
 the rest comes; of groups that exchange apart, nothing tells which is whose).
 """
 
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -142,10 +141,8 @@ def rank_of_name(host: str) -> int:
     return int(number) if is_rank and int(number) < _FIRST_PORT else -1
 
 
-def digest_study(
-    study: Study, host: str, path: str | os.PathLike[str], time: CaptureTime
-) -> Digest:
-    """Take a host's part."""
+def digest_study(study: Study, host: str, path: str, time: CaptureTime) -> Digest:
+    """Take a host's part; its path is "" where it is no file."""
     ops = study.ops.of_steps(study.summary.counted)
     steps = max(int(study.summary.counted.size), 1)
     spent: dict[str, float] = {}
@@ -159,7 +156,7 @@ def digest_study(
     return Digest(
         host=printable(host),
         rank=study.trace.rank if study.trace.rank >= 0 else rank_of_name(host),
-        path=str(Path(path)) if os.fspath(path) else "",
+        path=str(Path(path)) if path else "",
         time=time,
         step_begin_ps=study.steps.begin_ps,
         step_num=study.steps.step_num,

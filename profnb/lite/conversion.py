@@ -195,11 +195,9 @@ def _run_converter(job: dict[str, Any], saved: Path, kinds: Sequence[str]) -> li
         for written in [at for kind in wanted if (at := folder / f"{kind}.json").exists()]:
             kind, conversion = written.stem, json.loads(written.read_text(encoding="utf-8"))
             written.unlink()
-            error, remark = conversion["error"], conversion["remark"]
+            seconds, error, remark = (conversion[one] for one in ("seconds", "error", "remark"))
             path = None if error else written.with_suffix(".tflite")
-            results[kind] = Converted(
-                kind, kind, path, conversion["seconds"] * PS_PER_S, error, remark
-            )
+            results[kind] = Converted(kind, kind, path, seconds * PS_PER_S, error, remark)
             wanted.remove(kind)
         if not wanted:
             break

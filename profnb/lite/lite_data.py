@@ -103,9 +103,8 @@ def read_examples(representative: Any, data: LiteData, most: int) -> tuple[list[
         return list(data.head(most).inputs), "data" if len(data) else ""
     if not callable(representative):
         return list(read_data(representative).head(most).inputs), "given"
-    rows = [
-        one if isinstance(one, list | tuple) else [one] for one in islice(representative(), most)
-    ]
+    first = islice(representative(), most)
+    rows = [one if isinstance(one, list | tuple) else [one] for one in first]
     if not rows:
         raise ValueError("representative gives no example.")
     columns = zip(*rows, strict=True)

@@ -31,6 +31,7 @@ _MOST_CALIBRATED = 100
 _BURST, _SLOW_BURST, _SLOW_SECONDS = 5, 2, 0.05
 _FEWEST_ROUNDS, _MOST_ROUNDS = 30, 300
 _JUDGING_SECONDS, _FEWEST_JUDGED, _KERAS_BATCH = 30.0, 200, 128
+Process = interpreters.InterpreterProcess
 _FLEX = "Select TensorFlow op"
 _NO_FLEX = (
     "No interpreter here has TensorFlow's own ops. The model runs in an app with the Flex delegate."
@@ -71,9 +72,8 @@ def measure_models(
                 notes.append(f"{called} is {what} with tensorflow-model-optimization.")
             if is_keras(plain, "Model"):
                 if len(given):  # a wrong shape is said before anything is converted
-                    conversion.KerasSide(
-                        plain, [array.shape for array in given.inputs], given.names
-                    )
+                    shapes = [array.shape for array in given.inputs]
+                    conversion.KerasSide(plain, shapes, given.names)
                 kerases.append((called, plain))
             folder = Path(name) / str(at)
             folder.mkdir()
@@ -231,9 +231,7 @@ class _Measuring:
         shapes = [[-1, *(one["open"] or one["shape"])[1:]] for one in details]
         return lite_data.match_inputs(names, shapes, [x.shape for x in data.inputs], data.names)
 
-    def _time(
-        self, process: interpreters.InterpreterProcess, usable: Sequence[LiteModel]
-    ) -> list[LiteModel]:
+    def _time(self, process: Process, usable: Sequence[LiteModel]) -> list[LiteModel]:
         """All models by turns, in another order each round, so that drift hits all alike."""
         bench, data, side = self.bench, self.data, self.side
         source = bench.write("first", data, slice(0, bench.batch))
@@ -269,9 +267,7 @@ class _Measuring:
             rows.insert(0, LiteModel(KERAS, KERAS))
         return [replace(one, round_ps=tuple(times[one.name])) for one in rows]
 
-    def _judge(
-        self, process: interpreters.InterpreterProcess, rows: Sequence[LiteModel]
-    ) -> LiteFindings:
+    def _judge(self, process: Process, rows: Sequence[LiteModel]) -> LiteFindings:
         """Accuracy or error of each model over the data, and how far it agrees with Keras."""
         bench, given, data, side = self.bench, self.given, self.data, self.side
         if not len(given):

@@ -101,19 +101,17 @@ class OpLayer(NamedTuple):
     fused: tuple[str, ...] = ()
 
 
-def read_graph(graph_details: Mapping[str, Any], inputs: Sequence[Mapping[str, Any]]) -> Graph:
+def read_graph(details: Mapping[str, Any], inputs: Sequence[Mapping[str, Any]]) -> Graph:
     """Read the graph from what the interpreter tells.
 
     Args:
-        graph_details: ``ops`` (None where the interpreter hides them; those of type DELEGATE stand for
+        details: ``ops`` (None where the interpreter hides them; those of type DELEGATE stand for
             a part, behind all others) and ``tensors``.
         inputs: The tensors that are fed.
     """
     fed = {one["index"] for one in inputs}
-    tensors = {
-        one["index"]: {**one, "is_input": one["index"] in fed} for one in graph_details["tensors"]
-    }
-    listed = graph_details["ops"] or []
+    tensors = {one["index"]: {**one, "is_input": one["index"] in fed} for one in details["tensors"]}
+    listed = details["ops"] or []
     ops = [op for op in listed if op["type"] != "DELEGATE"]
     made_by = {one: place for place, op in enumerate(ops) for one in op["outputs"] if one >= 0}
     parts = []
@@ -181,13 +179,11 @@ def _match_scopes(scopes: Sequence[str], layers: Sequence[str]) -> dict[str, str
     return layer_of_scope
 
 
-def _layer_in(scopes: Sequence[str], layer_of_scope: Mapping[str, str], *, has_layers: bool) -> str:
+def _layer_in(scopes: Sequence[str], layers: Mapping[str, str], *, has_layers: bool) -> str:
     """The innermost scope that is a layer; without layers the one below the model's."""
     inner = scopes[1:] or scopes
     otherwise = "" if has_layers or not inner else inner[0]
-    return next(
-        (layer_of_scope[one] for one in reversed(inner) if one in layer_of_scope), otherwise
-    )
+    return next((layers[one] for one in reversed(inner) if one in layers), otherwise)
 
 
 def _name_the_rest(graph: Graph, op_layers: list[OpLayer], layers: LayerKinds) -> None:
@@ -397,19 +393,17 @@ def list_ops(model: str, graph: Graph, layers: Sequence[OpLayer]) -> list[LiteOp
     return listed
 
 
-def timed_ops(
-    ops: Sequence[LiteOp], graph: Graph, profiled_ops: Sequence[Sequence[Any]]
-) -> list[LiteOp]:
+def timed_ops(ops: Sequence[LiteOp], graph: Graph, rows: Sequence[Sequence[Any]]) -> list[LiteOp]:
     """Add times to the ops, by what ``op_profiler.profile_ops`` tells of each that ran.
 
     An op of a part whose others ran takes no time of its own: it is folded into them.
     """
     time_us = {op.index: 0.0 for op in ops}
     names: dict[int, str] = {}
-    for is_delegated, _, index, _, us in profiled_ops:
+    for is_delegated, _, index, _, us in rows:
         if not is_delegated:
             time_us[int(index)] = time_us.get(int(index), 0.0) + us
-    ran = group((int(part), (name, us)) for is_its, name, _, part, us in profiled_ops if is_its)
+    ran = group((int(part), (name, us)) for is_its, name, _, part, us in rows if is_its)
     folded = graph.folded
     unfolded = ([at for at in part if at not in folded] for part in graph.parts)
     parts = [part for part in unfolded if part]

@@ -369,9 +369,7 @@ class GraphStats(Stats):
             of_run = {name: int(values[number]) for name, values in self._of_runs.items()}
             return {**of_run, GROUP_ID: number}
         run, only = self._runs[number], slice(node, node + 1)
-        composed = (
-            (name, text) for name, of in _COMPOSED.items() for text in of(run, only) if text
-        )
+        composed = ((name, one) for name, of in _COMPOSED.items() for one in of(run, only) if one)
         label = self._labels[self._label_rows[number][node]]
         stats: dict[str, int | float | str | bytes] = {**label.stats, **dict(composed)}
         for name, (rows, values) in run.integers.items():

@@ -99,7 +99,7 @@ def try_edits(
     sides = [_Side({}), *(_Side(edit.sources) for edit in edits)]
     begin, limit = clock(), max(seconds / (2 * len(sides)), 1.0)
     order = run_order(len(sides), _MOST_TRIAL_ROUNDS)
-    difference = partial(_difference, sides[0], study=study, spread=spread)
+    difference = partial(_compare, sides[0], study=study, spread=spread)
     try:
         for number in range(_MOST_TRIAL_ROUNDS if edits else 0):
             rows = [next(order) for _ in sides]
@@ -160,9 +160,7 @@ def _trial(edit: "Edit", before: _Side, after: _Side, difference: Difference) ->
     )
 
 
-def _difference(
-    before: _Side, after: _Side, study: Study | None, spread: Spread | None
-) -> Difference:
+def _compare(before: _Side, after: _Side, study: Study | None, spread: Spread | None) -> Difference:
     rounds = min(len(before.runs), len(after.runs))
     if not rounds:
         return UNTRIED
