@@ -85,9 +85,7 @@ CATEGORY_DIFFERENCES = Table[Sequence[CategoryDifference]](
 )
 
 
-def find_guards(
-    first: Study, second: Study, environments: tuple[dict[str, str], dict[str, str]]
-) -> list[str]:
+def find_guards(first: Study, second: Study, environments: Sequence[dict[str, str]]) -> list[str]:
     """Say what differs between A and B besides what was meant to, in sentences."""
     of_first, of_second = environments
     names = sorted(of_first.keys() & of_second.keys())

@@ -16,14 +16,7 @@ from libcst.metadata.scope_provider import BuiltinAssignment
 
 from profnb.advice.proposals import Advice
 from profnb.capture.models.layer_facts import is_a, is_keras
-from profnb.edits.program_text import (
-    LOOPS,
-    ROUNDING,
-    Change,
-    ProgramText,
-    is_module,
-    only,
-)
+from profnb.edits.program_text import LOOPS, ROUNDING, Change, ProgramText, is_module, only
 from profnb.edits.source_text import (
     Piece,
     SourceText,

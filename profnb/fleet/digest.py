@@ -276,21 +276,18 @@ def _ops_of(study: Study, work: Int64s) -> dict[str, float]:
 
 
 def _find_own_work(
-    spine: Spine,
-    collectives: HostCollectives,
-    plane: int | None = None,
-    at_work: AtWork | None = None,
+    spine: Spine, exchanged: HostCollectives, plane: int | None = None, work: AtWork | None = None
 ) -> OwnWork:
     """Find what the host, or its busiest device, did between collectives; what is higher in priority counts.
 
-    ``at_work`` tells what each event is, and when the host is at work, as the device ``plane`` sees it.
+    ``work`` tells what each event is, and when the host is at work, as the device ``plane`` sees it.
     """
     trace, steps = spine.trace, spine.steps
-    edges = np.unique(np.concatenate([collectives.enter_ps, collectives.leave_ps]))
+    edges = np.unique(np.concatenate([exchanged.enter_ps, exchanged.leave_ps]))
     if not len(steps) or edges.size < 2:
         return OwnWork(np.zeros(1, np.int64), (), np.zeros((0, 0), np.int64))
     window = max(int(steps.begin_ps[0]), int(edges[0])), min(int(steps.end_ps[-1]), int(edges[-1]))
-    activities, pieces = at_work or (spine.activities, spine.host_pieces)
+    activities, pieces = work or (spine.activities, spine.host_pieces)
     device = np.flatnonzero(activities >= FIRST_OF_DEVICE)
     if plane is not None:
         device = device[trace.lines.plane[trace.lines.of_event[device]] == plane]

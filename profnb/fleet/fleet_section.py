@@ -237,11 +237,7 @@ def _clock_section(times: HostTimes, _: Merged) -> Section:
 
 
 def fleet_report(
-    title: str,
-    verdict: Verdict,
-    times: HostTimes | None,
-    merged: Merged | None,
-    notes: Sequence[str],
+    title: str, verdict: Verdict, times: HostTimes | None, merged: Merged | None, notes: list[str]
 ) -> Report:
     """Make the report of a fleet, of whose hosts there are no times where they did not meet."""
     sections: list[Section] = []
