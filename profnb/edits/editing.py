@@ -10,9 +10,8 @@ from itertools import chain
 
 from profnb.advice.proposals import Advice
 from profnb.capture.source.user_code import file_title, number_cells
-from profnb.edits import argument_edits as arguments
+from profnb.edits import call_edits as calls
 from profnb.edits import dataset_edits as datasets
-from profnb.edits import function_edits as functions
 from profnb.edits.program_text import NOTHING, Change, Make, ProgramText
 from profnb.edits.source_text import DoesNotFitError, Piece, fit_together, read_source
 
@@ -28,64 +27,55 @@ _PARALLEL: Maker = ("num_parallel_calls", datasets.in_parallel)
 _PREFETCH: Maker = ("prefetch(tf.data.AUTOTUNE)", datasets.prefetched)
 _CACHE: Maker = (".cache()", datasets.cached)
 _JIT: Alternatives = (
-    (("jit_compile=True", arguments.jit_of_model),),
-    (("jit_compile=True", partial(functions.function_option, argument="jit_compile=True")),),
-    (("torch.compile", functions.torch_module),),
-    (("jax.jit", functions.jax_function),),
+    (("jit_compile=True", calls.jit_of_model),),
+    (("jit_compile=True", partial(calls.function_option, argument="jit_compile=True")),),
+    (("torch.compile", calls.torch_module),),
+    (("jax.jit", calls.jax_function),),
 )
-_RELAXED = partial(
-    functions.function_option, argument="reduce_retracing=True", but="input_signature"
-)
-_INPUT_EDITS: Alternatives = (
+_RELAXED = partial(calls.function_option, argument="reduce_retracing=True", but="input_signature")
+_INPUT: Alternatives = (
     (_PARALLEL, _PREFETCH),
     ((".batch(n) before .map(f)", datasets.batched_before_map),),
     (_CACHE,),
-    (("num_workers", arguments.workers),),
+    (("num_workers", calls.workers),),
     (("prefetch_to_device", datasets.copied_ahead),),
-    (("pin_memory", arguments.pinned),),
+    (("pin_memory", calls.pinned),),
 )
 _EVEN: Alternatives = (
     (("reduce_retracing", _RELAXED),),
-    (("drop_remainder", arguments.even_batches),),
-    (("dynamic=True", arguments.any_shapes),),
-    (("drop_last", arguments.even_loader),),
+    (("drop_remainder", calls.even_batches),),
+    (("dynamic=True", calls.any_shapes),),
+    (("drop_last", calls.even_loader),),
 )
 EDITS: dict[str, Alternatives] = {
     "eager-ops": (
-        (("run_eagerly", arguments.not_eager),),
-        (("tf.function", functions.tensorflow_function),),
-        (("tf.function", functions.compiled_calls),),
+        (("run_eagerly", calls.not_eager),),
+        (("tf.function", calls.tensorflow_function),),
+        (("tf.function", calls.compiled_calls),),
     ),
-    "predict-in-a-loop": ((("predict_on_batch", functions.predicted_on_batch),),),
+    "predict-in-a-loop": ((("predict_on_batch", calls.predicted_on_batch),),),
     "callback": (
-        (("if ", arguments.saved_at_epoch_ends),),
-        (("if ", arguments.saved_less),),
-        (("", functions.compiled_calls),),
+        (("if ", calls.saved_at_epoch_ends),),
+        (("if ", calls.saved_less),),
+        (("", calls.compiled_calls),),
     ),
-    "validation": ((("validation_freq", arguments.validated_less),),),
+    "validation": ((("validation_freq", calls.validated_less),),),
     "epoch-ends": ((("from_tensor_slices", datasets.arrays_as_dataset),),),
-    "retracing": _EVEN,
-    "recompiling": _EVEN,
-    "python-between-steps": ((("steps_per_execution", arguments.several_steps),),),
+    **dict.fromkeys(("retracing", "recompiling"), _EVEN),
+    "python-between-steps": ((("steps_per_execution", calls.several_steps),),),
     "cache-input": ((_CACHE,),),
     "prefetch-more": (((".prefetch(16)", partial(datasets.prefetched, size="16")),),),
-    "input-bound": _INPUT_EDITS,
-    "small-files": _INPUT_EDITS,
-    "waiting-for-input": _INPUT_EDITS,
-    "copying-input": _INPUT_EDITS,
-    "idle-device": (*_INPUT_EDITS, *_JIT),
-    "small-ops-without-xla": _JIT,
-    "large-optimizer": _JIT,
-    "launch-bound": _JIT,
-    "small-ops": _JIT,
-    "work-outside-jit": _JIT,
+    **dict.fromkeys(("input-bound", "small-files", "waiting-for-input", "copying-input"), _INPUT),
+    "idle-device": (*_INPUT, *_JIT),
+    **dict.fromkeys(("small-ops", "small-ops-without-xla", "large-optimizer"), _JIT),
+    **dict.fromkeys(("launch-bound", "work-outside-jit"), _JIT),
     "mixed-precision": (
-        (("set_global_policy", arguments.in_16_bits),),
-        (("32", arguments.setting),),
+        (("set_global_policy", calls.in_16_bits),),
+        (("32", calls.setting),),
     ),
-    "idle-cores": ((("set_intra_op_parallelism_threads", arguments.all_cores),),),
-    "oversubscribed": ((("num_parallel_calls", arguments.threads_as_needed),),),
-    "gpu-thread-mode": ((("TF_GPU_THREAD_MODE", arguments.gpu_threads),),),
+    "idle-cores": ((("set_intra_op_parallelism_threads", calls.all_cores),),),
+    "oversubscribed": ((("num_parallel_calls", calls.threads_as_needed),),),
+    "gpu-thread-mode": ((("TF_GPU_THREAD_MODE", calls.gpu_threads),),),
 }
 
 
