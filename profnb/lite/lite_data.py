@@ -12,6 +12,7 @@ import numpy as np
 
 from profnb.core.safe_files import check_regular
 
+Shapes = Sequence[Sequence[int]]
 _MOST_EXAMPLES, _RANDOM = 10_000, 8
 _FORMS = "data is (x, y), x alone, a tf.data.Dataset of batches, or an .npz file with x and y"
 
@@ -173,10 +174,7 @@ def _inputs_of(x: Any) -> tuple[tuple[Any, ...], tuple[str, ...]]:
 
 
 def match_inputs(
-    names: Sequence[str],
-    shapes: Sequence[Sequence[int]],
-    given: Sequence[Sequence[int]],
-    called: Sequence[str],
+    names: Sequence[str], shapes: Shapes, given: Shapes, called: Sequence[str]
 ) -> list[int]:
     """Match arrays with the inputs of a model: for each input the array that belongs to it.
 

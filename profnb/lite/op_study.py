@@ -30,6 +30,7 @@ _HEAVY = re.compile(
 _NUMBERED = re.compile(r"_\d+$")
 _WEIGHTS_ONLY = ("DEQUANTIZE", "DENSIFY")
 LayerKinds = Sequence[tuple[str, str]]  # names and classes of a Keras model's layers, in order
+LayersByModel = Mapping[str, LayerKinds]
 # Ops of the model, and how what XNNPACK runs for them is called.
 _STANDS_FOR = {
     "CONV_2D": ("Convolution", "Fully Connected"),
@@ -262,10 +263,7 @@ class OpStudy:
         self._errors: Mapping[tuple[str, str], tuple[float, ...]] = {}  # by model and layer
 
     def look_into(
-        self,
-        process: InterpreterProcess,
-        models: Sequence[LiteModel],
-        layers: Mapping[str, LayerKinds],
+        self, process: InterpreterProcess, models: Sequence[LiteModel], layers: LayersByModel
     ) -> None:
         """Find the ops of each model, with their layers and who runs them.
 
