@@ -42,20 +42,15 @@ def compare_categories(first: Study, second: Study) -> list[CategoryDifference]:
 
 
 def shown_of(
-    rows: Sequence[Row],
-    heading: str,
-    text: CellOf[Row],
-    meaning: str = "",
-    *,
-    is_number: bool = False,
+    rows: Sequence[Row], heading: str, text: CellOf[Row], meaning: str = "", *, number: bool = False
 ) -> Shown:
     """Declare a section's column by a row of the table's value, which is a sequence."""
-    return Shown(heading, lambda at: text(rows[at]), is_number, meaning=meaning)
+    return Shown(heading, lambda at: text(rows[at]), number, meaning=meaning)
 
 
 def number_of(rows: Sequence[Row], heading: str, text: CellOf[Row], meaning: str = "") -> Shown:
     """Declare such a column of numbers."""
-    return shown_of(rows, heading, text, meaning, is_number=True)
+    return shown_of(rows, heading, text, meaning, number=True)
 
 
 def listed(names: Sequence[str], most: int, others: str = "others") -> str:

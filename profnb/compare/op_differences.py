@@ -465,7 +465,6 @@ LAYER_DIFFERENCES = Table[Sequence[LayerDifference]](
     "Times are op times of the traced run of each side, all threads and streams added up. A side without "
     "the layer has NaN. Updates of all weights count for the optimizer.",
     "c",
-    texts={"difference_us": signed_text},
 )
 EVENT_DIFFERENCES = Table[Sequence[EventDifference]](
     "timeline_diff",

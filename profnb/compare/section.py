@@ -212,11 +212,7 @@ def _time_section(runs: tuple[RunSet, RunSet], p_value: float) -> Section:
 
 
 def _differences(
-    table: Table[Any],
-    rows: Sequence[Any],
-    labels: Labels,
-    columns: Sequence[str | Shown],
-    **rest: Any,
+    table: Table[Any], rows: Sequence[Any], labels: Labels, columns: Sequence[Any], **rest: Any
 ) -> Section:
     """Show rows that differ; where the columns have "times" stand those of A and of B."""
     times = [

@@ -75,10 +75,6 @@ class NodeDifference:
     status: str
 
 
-def _as_duration(ms: float) -> str:
-    return duration_text(ms * PS_PER_MS) if ms >= 0 else signed_text(ms * PS_PER_MS)
-
-
 def tree_rows(tree: CellTree) -> Tree:
     """Give a tree as plain rows, as they are kept: what is too little to be told is its parent's."""
     least = tree.whole_ps * _LEAST_SHARE
@@ -250,7 +246,6 @@ PART_DIFFERENCES = Table[Sequence[PartDifference]](
         """),
     "profnb's own time is left out.",
     "c",
-    texts=dict.fromkeys(("first_ms", "second_ms", "difference_ms"), _as_duration),
 )
 
 

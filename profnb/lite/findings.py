@@ -435,7 +435,6 @@ LITE_LAYERS = Table[Sequence[LiteLayer]](
         clipped_fraction [clipped]: share of float32's values that its type and scale cannot hold
         """),
     owner="lite",
-    texts={"self_us": clock_text},
 )
 
 
