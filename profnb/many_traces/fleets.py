@@ -59,11 +59,7 @@ class Fleet(SharedResult):
     collectives = TableOf("fleet.fleet_section", "FLEET_COLLECTIVES", "_steps")
 
     def __init__(
-        self,
-        digests: "Sequence[Digest]",
-        label: str = "",
-        notes: Sequence[str] = (),
-        opened: Profile | None = None,
+        self, digests: "list[Digest]", label: str, notes: list[str], opened: Profile | None = None
     ) -> None:
         """Hosts by rank, or by name where nothing tells ranks.
 
@@ -75,7 +71,7 @@ class Fleet(SharedResult):
         """
         self.label, self._opened = label, opened
         self._digests = sorted(digests, key=_order_of)
-        self.first_notes = list(notes)
+        self.first_notes = notes
         self.folder: object = None
 
     @cached_property
