@@ -15,7 +15,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import redirect_stderr, redirect_stdout, suppress
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from profnb.capture.models.layer_facts import is_keras
+from profnb.capture.profiler.profiler_door import log_quieted
 from profnb.capture.seams import FREEZE
 from profnb.core.errors import CaptureError
 from profnb.core.safe_files import read_whole
@@ -245,18 +246,11 @@ def save_model(model: Any, target: Path, batch: int | None) -> Path:
     if type(model).__module__.split(".")[0] == "keras" and getattr(model, "inputs", None):
         export = getattr(sys.modules.get("keras"), "export", None)
         archive_of = getattr(export, "ExportArchive", None)
-    # TensorFlow's log writes to the output of when it was imported: "Assets written to" our folder.
-    log = logging.getLogger("tensorflow")
-    level = log.level
-    log.setLevel(max(level, logging.WARNING))
-    try:
-        with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
-            if archive_of is None:
-                _save_whole(model, target, batch)
-            else:
-                _archive(archive_of(), model, target, batch)
-    finally:
-        log.setLevel(level)
+    with log_quieted(logging.WARNING):  # "Assets written to" our folder
+        if archive_of is None:
+            _save_whole(model, target, batch)
+        else:
+            _archive(archive_of(), model, target, batch)
     return target
 
 
