@@ -14,9 +14,10 @@ starts a collective (``all-reduce-start``): nobody waits for all in it.
 """
 
 import re
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 
@@ -209,9 +210,5 @@ def _nth_of_names(trace: Trace, events: Int64s, number: Int64s) -> tuple[Key, ..
 
 
 def _count_occurrences(names: Iterable[tuple[str, int, int]]) -> tuple[Key, ...]:
-    seen: Counter[tuple[str, int, int]] = Counter()
-    keys = []
-    for name in names:
-        keys.append((*name, seen[name]))
-        seen[name] += 1
-    return tuple(keys)
+    numbers: dict[tuple[str, int, int], count[int]] = defaultdict(count)
+    return tuple((*name, next(numbers[name])) for name in names)

@@ -7,7 +7,6 @@ ones.
 """
 
 import os
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isnan, nan
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from profnb.compare.estimates import OTHER_CODE, THIS_CODE, Spread, student_factor
-from profnb.core.columns import Floats
+from profnb.core.columns import Floats, group
 from profnb.core.table import Table, columns_in
 from profnb.core.units import NS_PER_S
 from profnb.history.change_points import Change, find_changes
@@ -89,10 +88,7 @@ def list_runs(runs: Sequence[Run]) -> list[ListedRun]:
             listed[at] = ListedRun(runs[at], number, is_aside=at in aside)
         counted = [at for at in rows if at not in aside]
         for of, (_, time_of, count_of) in FOLLOWED.items():
-            groups: dict[int, list[int]] = defaultdict(list)
-            for at in counted:
-                if time_of(runs[at]) > 0:
-                    groups[count_of(runs[at])].append(at)
+            groups = group((count_of(runs[at]), at) for at in counted if time_of(runs[at]) > 0)
             for chosen in groups.values():
                 changes = find_changes([time_of(runs[at]) for at in chosen])
                 for change in changes:
@@ -110,11 +106,10 @@ def _is_near(listed: Mapping[int, ListedRun], rows: Sequence[int], row: int) -> 
 
 
 def _rows_by_series(runs: Sequence[Run]) -> dict[Key, list[int]]:
-    rows: dict[Key, list[int]] = defaultdict(list)
-    for at, run in enumerate(runs):
-        code = (run.label, "") if run.label else ("", run.cell)
-        rows[(*code, run.machine, run.versions, run.settings)].append(at)
-    return rows
+    return group(
+        ((run.label, "" if run.label else run.cell, run.machine, run.versions, run.settings), at)
+        for at, run in enumerate(runs)
+    )
 
 
 def spread_of_runs(runs: Sequence[Run], code: str, label: str, machine: str = "") -> Spread | None:
