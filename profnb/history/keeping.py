@@ -195,10 +195,9 @@ def _kept_trace(profile: Profile) -> str:
 
 
 def _commit_here() -> str:
-    try:
+    with suppress(OSError):  # the folder is gone
         return find_commit(Path.cwd())
-    except OSError:  # the folder is gone
-        return ""
+    return ""
 
 
 def _look_for_edits(path: Path, key: str) -> None:

@@ -8,6 +8,7 @@ ones.
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf, isnan, nan
 from operator import attrgetter
@@ -190,11 +191,9 @@ def find_spread(profile: Profile) -> Spread | None:
     if path is None or not profile.ran_here or profile.recording is None:
         return None
     machine = describe_machine(profile.recording.machine)
-    try:
-        runs = read_runs(path)
-    except HistoryError:  # said where runs are kept
-        return None
-    return spread_of_runs(runs, profile.code, profile.options.label or "", machine)
+    with suppress(HistoryError):  # said where runs are kept
+        return spread_of_runs(read_runs(path), profile.code, profile.options.label or "", machine)
+    return None
 
 
 def kept_trials(path: "str | os.PathLike[str] | None" = None) -> "pd.DataFrame":
