@@ -192,12 +192,10 @@ def _lines_of(study: Study, steps: int) -> dict[str, float]:
     }
 
 
-def digest_devices(
-    study: Study, path: str, time: CaptureTime, most: int | None = None
-) -> list[Digest]:
+def digest_devices(study: Study, path: str, time: CaptureTime, most: int = 0) -> list[Digest]:
     """Take the part of each device that ran anything, where several ran collectives; else nothing.
 
-    The last ``most`` collectives of each are looked at.
+    The last ``most`` collectives of each are looked at; 0 for all.
     """
     trace, devices = study.trace, streams.working_devices(study.trace)
     if study.steps.is_window or len(devices) < _FEWEST_DEVICES:

@@ -55,12 +55,8 @@ def measure_models(
         kerases: list[tuple[str, Any]] = []
         notes: list[str] = []
         layers: dict[str, LayerKinds] = {}
-        calibration = write_examples(Path(name) / "examples.npz", examples) if examples else ""
-        job: dict[str, Any] = {
-            "examples": calibration,
-            "names": list(given.names),
-            "allow": list(allow),
-        }
+        file = write_examples(Path(name) / "examples.npz", examples) if examples else ""
+        job: dict[str, Any] = {"examples": file, "names": list(given.names), "allow": list(allow)}
         sources = _sources(model, Path(name))
         for at, (called, one) in enumerate(sources):
             if isinstance(one, conversion.Converted):
