@@ -80,7 +80,7 @@ _NOT_COMPILED = {"py_function", "numpy_function", "py_func", "summary", "io", "d
 _CALLED_KINDS = ("Layer", "Loss", "Metric")
 _COMPILED_KINDS = ("Function", "PolymorphicFunction", "PjitFunction")
 _NO_TENSORS = (list, dict, set, type)
-_TAPE = "tensorflow.GradientTape"
+_TAPES = "tensorflow.GradientTape"
 _MOST_TURNS = 32  # of a loop that is written out in the graph
 _FEW_ROWS = 256  # that one call predicts as one batch
 _ONE_ROW = re.compile(r"\[(None|np\.newaxis|tf\.newaxis)[,\]]|\[(\w+):\2\+(\d{1,2})[,\]]")
@@ -244,7 +244,7 @@ def check_compiled(
     is_fine: dict[type[cst.CSTNode], Callable[[Any], bool]] = {
         cst.For: _is_short,
         cst.CompFor: _is_short,
-        cst.With: lambda one: all(_is(program, text, i.item, _TAPE) for i in one.items),
+        cst.With: lambda one: all(_is(program, text, i.item, _TAPES) for i in one.items),
         cst.Call: lambda one: _is_op(program, text, one, library),
         cst.FunctionDef: lambda one: not one.decorators and one.asynchronous is None,
         cst.Name: lambda one: _stays(program, text, one, library, (*around, name)),
@@ -357,7 +357,7 @@ def _with_tapes(program: ProgramText, text: SourceText) -> list[cst.FunctionDef]
     return [
         node
         for node in text.find(cst.FunctionDef)
-        if any(_is(program, text, one.item, _TAPE) for one in text.find(cst.WithItem, node))
+        if any(_is(program, text, one.item, _TAPES) for one in text.find(cst.WithItem, node))
     ]
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 _ORDER, _ORDER_OF_NUMBERS = "order of examples", "order of random numbers"
-_THREADED = ("map", "interleave")
+_MAPPED = ("map", "interleave")
 _WITH_FUNCTION = ("map", "filter", "interleave", "flat_map")
 # nothing is kept behind these
 _UNLIKE = ("repeat", "apply", "take", "skip", "shard", "concatenate")
@@ -139,7 +139,7 @@ def _chosen(program: ProgramText, advice: Advice, fits: Callable[[cst.Call], boo
 
 def in_parallel(program: ProgramText, advice: Advice) -> Change:
     """Run the function of a stage on several threads."""
-    text, call = _chosen(program, advice, lambda c: method_of(c) in _THREADED and len(c.args) == 1)
+    text, call = _chosen(program, advice, lambda c: method_of(c) in _MAPPED and len(c.args) == 1)
     words = _function_of(program, (text, call))
     require(not words & _PYTHON)  # one thread at a time, which may rely on that
     number = f"{program.alias('tensorflow', text, call)}.data.AUTOTUNE"

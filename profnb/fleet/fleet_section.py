@@ -43,7 +43,7 @@ class FleetSteps:
 
 
 def _each_hosts(path: str, *names: str) -> dict[str, Callable[[FleetSteps], Any]]:
-    """What fills columns of times, of fields that have a row per host."""
+    """Fill columns of times from fields that have a row per host."""
 
     def column(of: Callable[[FleetSteps], Any]) -> Callable[[FleetSteps], Any]:
         return lambda f: of(f).T.ravel()
