@@ -246,7 +246,7 @@ def _history(arguments: argparse.Namespace) -> int:
 
 
 def _gains(arguments: argparse.Namespace) -> None:
-    from profnb.history.lookup import kept_trials
+    from profnb.history.series import kept_trials
     from profnb.trials.promises import gains_text, summarize_gains
 
     _answer(gains_text(summarize_gains(kept_trials(arguments.history))))

@@ -49,7 +49,7 @@ class Comparison(ComparedResult):
     layers = TableOf("compare.op_differences", "LAYER_DIFFERENCES", "_traces.layers")
     categories = TableOf("compare.differences", "CATEGORY_DIFFERENCES", "_traces.categories")
     parts = TableOf("compare.tree_differences", "PART_DIFFERENCES", "_parts")
-    timeline_diff = TableOf("compare.timeline_differences", "EVENT_DIFFERENCES", "_traces.events")
+    timeline_diff = TableOf("compare.op_differences", "EVENT_DIFFERENCES", "_traces.events")
     quality = TableOf("compare.quality", "QUALITY", "_metrics")
 
     def __init__(
@@ -102,7 +102,7 @@ class Comparison(ComparedResult):
         """The variation of A's and of B's runs by the history, which is asked where a side has few runs."""
         from profnb.compare.estimates import UNKNOWN_SPREAD
         from profnb.compare.speedup import ENOUGH_RUNS
-        from profnb.history.lookup import find_spread
+        from profnb.history.series import find_spread
 
         one, two = (
             (len(runs.step_ps) < ENOUGH_RUNS and find_spread(side[0])) or UNKNOWN_SPREAD

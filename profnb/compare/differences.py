@@ -12,6 +12,7 @@ from profnb.steps.summary import usual_batch_size
 from profnb.subjects.study import Study
 
 Row = TypeVar("Row")
+CellOf = Callable[[Row], Cell]
 _MOST_DATASETS = 5
 _DEVICE_STATS = ("device_type_string", "compute_cap_major", "compute_cap_minor", "core_count")
 
@@ -41,22 +42,15 @@ def compare_categories(first: Study, second: Study) -> list[CategoryDifference]:
 
 
 def shown_of(
-    rows: Sequence[Row],
-    heading: str,
-    text: Callable[[Row], Cell],
-    meaning: str = "",
-    *,
-    is_number: bool = False,
+    rows: Sequence[Row], heading: str, text: CellOf[Row], meaning: str = "", *, number: bool = False
 ) -> Shown:
     """Declare a section's column by a row of the table's value, which is a sequence."""
-    return Shown(heading, lambda at: text(rows[at]), is_number, meaning=meaning)
+    return Shown(heading, lambda at: text(rows[at]), number, meaning=meaning)
 
 
-def number_of(
-    rows: Sequence[Row], heading: str, text: Callable[[Row], Cell], meaning: str = ""
-) -> Shown:
+def number_of(rows: Sequence[Row], heading: str, text: CellOf[Row], meaning: str = "") -> Shown:
     """Declare such a column of numbers."""
-    return shown_of(rows, heading, text, meaning, is_number=True)
+    return shown_of(rows, heading, text, meaning, number=True)
 
 
 def listed(names: Sequence[str], most: int, others: str = "others") -> str:
@@ -86,9 +80,7 @@ CATEGORY_DIFFERENCES = Table[Sequence[CategoryDifference]](
 )
 
 
-def find_guards(
-    first: Study, second: Study, environments: tuple[dict[str, str], dict[str, str]]
-) -> list[str]:
+def find_guards(first: Study, second: Study, environments: Sequence[dict[str, str]]) -> list[str]:
     """Say what differs between A and B besides what was meant to, in sentences."""
     of_first, of_second = environments
     names = sorted(of_first.keys() & of_second.keys())

@@ -43,8 +43,7 @@ class Estimate:
     @property
     def interval(self) -> tuple[float, float]:
         """Begin and end of the 95 % interval."""
-        reach = student_factor([self.variance], [self.freedom]) * math.sqrt(self.variance)
-        return self.mean - reach, self.mean + reach
+        return self.less(Estimate(0.0, 0.0))
 
     def less(self, other: "Estimate") -> tuple[float, float]:
         """Give the 95 % interval of the difference: this mean less the other's."""

@@ -11,14 +11,14 @@ from profnb.core.printable import printable
 from profnb.core.units import PS_PER_MS, duration_text, signed_text
 from profnb.drawing.section import Section, section_of
 
+Labels = tuple[str, str]
+Parts = Sequence[PartDifference]
 SLOWER, FASTER, NO_VERDICT = "CAUTION", "TIP", "NOTE"  # what GitHub calls red, green and blue boxes
 _SHOWN, _MOST_PARTS_NAMED = 12, 3
 _MARKS = re.compile(r"([\\`*_\[\]<>#@|~])")
 
 
-def part_section(
-    labels: tuple[str, str], parts: Sequence[PartDifference], picture: Markup | None = None
-) -> Section:
+def part_section(labels: Labels, parts: Parts, picture: Markup | None = None) -> Section:
     """Show where the whole cell's time differs, by name: both trees, a table, and bars to both sides."""
     shown = parts[:_SHOWN]
     return section_of(
@@ -39,11 +39,7 @@ def part_section(
 
 
 def markdown(
-    verdict: str,
-    remarks: Sequence[str],
-    labels: tuple[str, str],
-    parts: Sequence[PartDifference],
-    alert: str = NO_VERDICT,
+    verdict: str, remarks: Sequence[str], labels: Labels, parts: Parts, alert: str = NO_VERDICT
 ) -> str:
     """Write a comparison for a pull request, as GitHub renders it.
 
@@ -70,7 +66,7 @@ def markdown(
     return "\n\n".join(lines) + "\n"
 
 
-def _sums(parts: Sequence[PartDifference]) -> tuple[float, float]:
+def _sums(parts: Parts) -> tuple[float, float]:
     return sum(part.first_ms for part in parts), sum(part.second_ms for part in parts)
 
 

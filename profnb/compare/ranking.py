@@ -33,7 +33,7 @@ from functools import cache, cached_property
 
 import numpy as np
 
-from profnb.compare.estimates import Estimate, student_factor
+from profnb.compare.estimates import Estimate
 from profnb.core.columns import Bools, Floats, Int64s
 
 _POWER = 0.8416  # of 80 %: the normal's quantile
@@ -79,9 +79,8 @@ class RoundFit:
 
     def interval(self, row: int) -> tuple[float, float]:
         """Give where the 95 % interval of a setting's own mean begins and ends."""
-        variances = [float(self.spread[row, row]), self.level[0]]
-        reach = student_factor(variances, [self.freedom, self.level[1]]) * math.sqrt(sum(variances))
-        return float(self.means[row]) - reach, float(self.means[row]) + reach
+        mean = Estimate(float(self.means[row]), float(self.spread[row, row]), self.freedom)
+        return mean.less(Estimate(0.0, *self.level))
 
 
 @dataclass(frozen=True)

@@ -23,17 +23,18 @@ from profnb.compare.differences import (
     shown_of,
 )
 from profnb.compare.op_differences import (
+    EVENT_DIFFERENCES,
     LAYER_DIFFERENCES,
     OP_DIFFERENCES,
     LayerDifference,
     compare_layers,
     compare_ops,
+    compare_timelines,
     op_time,
 )
-from profnb.compare.part_section import part_section
+from profnb.compare.part_section import Labels, part_section
 from profnb.compare.quality import MetricDifference
 from profnb.compare.speedup import RunSet
-from profnb.compare.timeline_differences import EVENT_DIFFERENCES, compare_timelines
 from profnb.compare.tree_differences import PartDifference
 from profnb.core import units
 from profnb.core.columns import Floats
@@ -47,6 +48,7 @@ from profnb.subjects.layers.name_scopes import op_titles
 from profnb.subjects.study import Study
 from profnb.trace.names import parse_op
 
+Charts = dict[str, dict[str, Any]]  # by title, in plotly's schema
 _SHOWN_OPS, _SHOWN_METRICS, _SHOWN_LAYERS, _SHOWN_EVENTS = 12, 8, 60, 8
 _MOST_BINS, _MOST_RUNS_DRAWN, _MOST_LAYERS_NAMED = 60, 20, 5
 _FAR_OUT = 2  # of where the boxes end
@@ -125,7 +127,7 @@ class ComparisonView:
             sections += [_op_section(labels, traces), _event_section(labels, traces)]
         return [section for section in sections if section.rows or section.plain]
 
-    def figures(self) -> dict[str, dict[str, Any]]:
+    def figures(self) -> Charts:
         """Make the charts by title, in plotly's schema: what the runs took."""
         return box_figures(self.runs) if all(one.step_count for one in self.runs) else {}
 
@@ -147,9 +149,7 @@ def comparison_bundle(view: ComparisonView) -> dict[str, Any]:
     return {"text/html": html, "text/plain": comparison_text(view)}
 
 
-def titled_html(
-    title: str, above: Markup, figures: dict[str, dict[str, Any]], below: Markup
-) -> str:
+def titled_html(title: str, above: Markup, figures: Charts, below: Markup) -> str:
     """Write an answer, its first sentence large, and what it rests on: charts with markup above and below."""
     charts = Markup("").join(figure_html(figure, Markup("")) for figure in figures.values())
     answer, stop, rest = unbroken(title).partition(". ")
@@ -161,7 +161,7 @@ def titled_html(
     return str(whole.format(ROOT, heading + above + charts + below))
 
 
-def _quality_section(labels: tuple[str, str], metrics: Sequence[MetricDifference]) -> Section:
+def _quality_section(labels: Labels, metrics: Sequence[MetricDifference]) -> Section:
     rows = []
     for row in metrics[:_SHOWN_METRICS]:
         pairs = zip(row.medians, row.worsts, strict=True)
@@ -212,13 +212,7 @@ def _time_section(runs: tuple[RunSet, RunSet], p_value: float) -> Section:
 
 
 def _differences(
-    table: Table[Any],
-    rows: Sequence[Any],
-    labels: tuple[str, str],
-    columns: Sequence[str | Shown],
-    title: str,
-    sentence: str = "",
-    bar: Bar | None = None,
+    table: Table[Any], rows: Sequence[Any], labels: Labels, columns: Sequence[Any], **rest: Any
 ) -> Section:
     """Show rows that differ; where the columns have "times" stand those of A and of B."""
     times = [
@@ -226,18 +220,18 @@ def _differences(
         number_of(rows, labels[1], lambda row: units.duration_text(row.second_ps)),
     ]
     shown = [one for column in columns for one in (times if column == "times" else [column])]
-    bar = bar or more_or_less([row.difference_ps for row in rows])
-    return section_of(table, rows, shown, title=title, sentence=sentence, bar=bar)
+    bar = more_or_less([row.difference_ps for row in rows])
+    return section_of(table, rows, shown, **{"bar": bar, **rest})
 
 
-def _category_section(labels: tuple[str, str], rows: Sequence[CategoryDifference]) -> Section:
+def _category_section(labels: Labels, rows: Sequence[CategoryDifference]) -> Section:
     lengths = [abs(row.difference_ps) for row in rows]
     bar = Bar.of(lengths, lambda at: colour_of(rows[at].category), 10)
     columns, title = ("category", "times", "difference_ms"), "Mean step by category"
-    return _differences(CATEGORY_DIFFERENCES, rows, labels, columns, title, bar=bar)
+    return _differences(CATEGORY_DIFFERENCES, rows, labels, columns, title=title, bar=bar)
 
 
-def _op_section(labels: tuple[str, str], traces: TracePair) -> Section:
+def _op_section(labels: Labels, traces: TracePair) -> Section:
     ops = traces.ops
     shown = [row for row in ops if row.difference_ps][:_SHOWN_OPS]
     whole = sum(abs(row.difference_ps) for row in ops) or 1.0
@@ -245,25 +239,23 @@ def _op_section(labels: tuple[str, str], traces: TracePair) -> Section:
     op = traces.op_column("op", [(row.op_name, row.op_type) for row in shown])
     status = shown_of(shown, "", lambda row: "" if row.status == "changed" else row.status)
     columns = (op, "side", "times", "difference_us", status)
-    sentence = f"Self time of a mean step: {units.percent_text(share)} of all differences."
-    return _differences(OP_DIFFERENCES, shown, labels, columns, "Ops that account for it", sentence)
+    about = f"Self time of a mean step: {units.percent_text(share)} of all differences."
+    title = "Ops that account for it"
+    return _differences(OP_DIFFERENCES, shown, labels, columns, title=title, sentence=about)
 
 
-def _event_section(labels: tuple[str, str], traces: TracePair) -> Section:
+def _event_section(labels: Labels, traces: TracePair) -> Section:
     events = traces.events
     shown, more = events[:_SHOWN_EVENTS], len(events) - _SHOWN_EVENTS
     left_out = f" `c.timeline_diff` has {units.count_text(more)} more." if more > 0 else ""
     event = traces.op_column("event", [parse_op(row.event) or (row.event, "") for row in shown])
     columns = (event, "side", "times", "difference_ms", "status")
-    title, sentence = "The timelines, step by step", f"Self time of a mean step.{left_out}"
-    return _differences(EVENT_DIFFERENCES, shown, labels, columns, title, sentence)
+    title, about = "The timelines, step by step", f"Self time of a mean step.{left_out}"
+    return _differences(EVENT_DIFFERENCES, shown, labels, columns, title=title, sentence=about)
 
 
 def layer_section(
-    labels: tuple[str, str],
-    layers: Sequence[LayerDifference],
-    op_ps: tuple[float, float],
-    frameworks: tuple[str, str],
+    labels: Labels, layers: Sequence[LayerDifference], op_ps: Sequence[float], frameworks: Labels
 ) -> Section:
     """Show layers of two frameworks side by side; without rows where one side has none.
 
@@ -334,9 +326,7 @@ def _parameters(row: LayerDifference) -> str:
     return " and ".join(dict.fromkeys(texts)) or units.MISSING
 
 
-def _about_layers(
-    labels: tuple[str, str], layers: Sequence[LayerDifference], op_ps: tuple[float, float]
-) -> str:
+def _about_layers(labels: Labels, layers: Sequence[LayerDifference], op_ps: Sequence[float]) -> str:
     both = sum(row.status == "both" for row in layers if row.is_layer)
     every = sum(row.is_layer for row in layers)
     times = " and ".join(
@@ -358,7 +348,7 @@ def _about_layers(
     return " ".join(words)
 
 
-def box_figures(runs: tuple[RunSet, RunSet]) -> dict[str, dict[str, Any]]:
+def box_figures(runs: tuple[RunSet, RunSet]) -> Charts:
     """Make charts by title: step times, one box per run; run times, one per side where both have several."""
     steps = [
         (f"{side.label[:24]} {number + 1}" if len(side.step_ps) > 1 else side.label[:28], at, times)
@@ -398,12 +388,7 @@ def _box_figure(
 
 
 def lying_chart(
-    title: str,
-    height: int,
-    data: Sequence[dict[str, Any]],
-    labels: Sequence[str],
-    end: float,
-    unit: str = "",
+    title: str, height: int, data: Sequence[Any], labels: Sequence[str], end: float, unit: str = ""
 ) -> dict[str, Any]:
     """Make a figure of bars that lie, each with a label, on an axis from 0 to an end."""
     return chart(

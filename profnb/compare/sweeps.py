@@ -133,11 +133,6 @@ class SweepTable(RowColumns):
         """List the settings that have a time."""
         return np.flatnonzero(np.isfinite(self.per_second)).tolist()
 
-    @property
-    def is_score(self) -> bool:
-        """Larger values of the metric are better."""
-        return self.metric is not None and is_higher_better(self.metric) is True
-
 
 def setting_text(setting: Mapping[str, object]) -> str:
     """Write a setting: ``batch_size=64 jit_compile=True``."""
@@ -334,7 +329,7 @@ def settings_table(sweep: SweepTable) -> Table[SweepTable]:
         return Column(name, lambda _: values, "what was set", is_scaled=True)
 
     def text(value: float) -> str:
-        return metric_text(value, is_score=sweep.is_score)
+        return metric_text(value, is_score=is_higher_better(sweep.metric or "") is True)
 
     def rate(per_second: float) -> str:
         return count_text(round(float(per_second))) if math.isfinite(per_second) else MISSING

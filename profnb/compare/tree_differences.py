@@ -75,10 +75,6 @@ class NodeDifference:
     status: str
 
 
-def _as_duration(ms: float) -> str:
-    return duration_text(ms * PS_PER_MS) if ms >= 0 else signed_text(ms * PS_PER_MS)
-
-
 def tree_rows(tree: CellTree) -> Tree:
     """Give a tree as plain rows, as they are kept: what is too little to be told is its parent's."""
     least = tree.whole_ps * _LEAST_SHARE
@@ -138,7 +134,7 @@ def compare_nodes(trees: Sequence[CellTree]) -> list[list[NodeDifference]]:
     first, second = trees
     names = _numbered_like(first.kind, first.name, second.kind, second.name)
     trees = first, replace(second, name=names)
-    paths = [_row_paths(tree.parent.tolist(), tree.kind, tree.name) for tree in trees]
+    paths = [_paths_of(tree.parent.tolist(), tree.kind, tree.name) for tree in trees]
     closed = _closed(*(_paths(zip(*tree_rows(tree), strict=True)) for tree in trees))
     walls: tuple[dict[Path, int], dict[Path, int]] = ({}, {})
     for tree, wall, of_rows in zip(trees, walls, paths, strict=True):
@@ -156,9 +152,7 @@ def compare_nodes(trees: Sequence[CellTree]) -> list[list[NodeDifference]]:
     return [list(map(difference, of_rows)) for of_rows in paths]
 
 
-def _row_paths(
-    parent: Sequence[int], kind: Sequence[str], name: Sequence[str]
-) -> list[Path | None]:
+def _paths_of(parent: Sequence[int], kind: Sequence[str], name: Sequence[str]) -> list[Path | None]:
     """The path of each row; None for profnb's own."""
     paths: list[Path | None] = []
     for at, above in enumerate(parent):
@@ -218,7 +212,7 @@ def _paths(columns: Iterable[Sequence[Any]]) -> dict[Path, tuple[float, int]]:
     """Own time and count of each path of a tree's columns, siblings of one name together."""
     nodes: dict[Path, tuple[float, int]] = {}
     parents, kinds, names, counts, times = columns
-    for path, count, own_ms in zip(_row_paths(parents, kinds, names), counts, times, strict=True):
+    for path, count, own_ms in zip(_paths_of(parents, kinds, names), counts, times, strict=True):
         if path is not None:
             before = nodes.get(path, (0.0, 0))
             nodes[path] = before[0] + float(own_ms), before[1] + int(count)
@@ -252,7 +246,6 @@ PART_DIFFERENCES = Table[Sequence[PartDifference]](
         """),
     "profnb's own time is left out.",
     "c",
-    texts=dict.fromkeys(("first_ms", "second_ms", "difference_ms"), _as_duration),
 )
 
 

@@ -22,10 +22,7 @@ _EDIT = Markup(
     '<code class="profnb-code"{} style="{};display:block;margin:3px 0;padding:4px 8px">{}</code></div>'
 )
 # By how a line of a diff begins: what both sides are called, and what the edit takes out and puts in.
-_LINE_LOOKS = {
-    "--- ": MUTED,
-    "+++ ": MUTED,
-    "@@": MUTED,
+_LINE_LOOKS = dict.fromkeys(("--- ", "+++ ", "@@"), MUTED) | {
     "-": "background:rgba(248,81,73,0.18)",
     "+": "background:rgba(46,160,67,0.2)",
 }

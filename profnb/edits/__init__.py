@@ -3,8 +3,6 @@
 source_text        one source, parsed: where its nodes stand, and text put in its place
 program_text       all sources together: what their names mean, which datasets and models they use
 dataset_edits      stages of a tf.data pipeline: cached, prefetched, run in parallel
-function_edits     functions and models: compiled
-argument_edits     keywords of calls, and statements that set something
-edit_table         which edits each rule's advice has
-editing            an edit, all that advice has, and several in one
+call_edits         keywords of calls, statements that set something, functions and models compiled
+editing            which edits each rule's advice has; an edit, all that advice has, and several in one
 """

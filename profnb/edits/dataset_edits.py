@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 import libcst as cst
 
 from profnb.advice.proposals import Advice
+from profnb.capture.models.layer_facts import is_a
 from profnb.edits.program_text import (
     NOTHING,
     STAGES,
@@ -17,7 +18,6 @@ from profnb.edits.program_text import (
     Expression,
     Place,
     ProgramText,
-    is_a,
     only,
 )
 from profnb.edits.source_text import (
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 _ORDER, _ORDER_OF_NUMBERS = "order of examples", "order of random numbers"
-_IN_PARALLEL = ("map", "interleave")
+_MAPPED = ("map", "interleave")
 _WITH_FUNCTION = ("map", "filter", "interleave", "flat_map")
 # nothing is kept behind these
 _UNLIKE = ("repeat", "apply", "take", "skip", "shard", "concatenate")
@@ -125,13 +125,11 @@ def _is_random(words: set[str]) -> bool:
     return any(part in word.lower() for word in words for part in _RANDOM_WORDS)
 
 
-def _chosen(
-    program: ProgramText, advice: Advice, is_meant: Callable[[cst.Call], bool]
-) -> CallPlace:
+def _chosen(program: ProgramText, advice: Advice, fits: Callable[[cst.Call], bool]) -> CallPlace:
     """The only stage that is meant: at the advice's line, or else of the nearest source."""
 
     def find(text: SourceText) -> list[cst.Call]:
-        return [c for c in text.find(cst.Call) if is_meant(c) and program.is_dataset(text, c)]
+        return [c for c in text.find(cst.Call) if fits(c) and program.is_dataset(text, c)]
 
     place = program.place_of(advice.where)
     everywhere = [(text, call) for text in program.texts for call in find(text)]
@@ -141,9 +139,7 @@ def _chosen(
 
 def in_parallel(program: ProgramText, advice: Advice) -> Change:
     """Run the function of a stage on several threads."""
-    text, call = _chosen(
-        program, advice, lambda c: method_of(c) in _IN_PARALLEL and len(c.args) == 1
-    )
+    text, call = _chosen(program, advice, lambda c: method_of(c) in _MAPPED and len(c.args) == 1)
     words = _function_of(program, (text, call))
     require(not words & _PYTHON)  # one thread at a time, which may rely on that
     number = f"{program.alias('tensorflow', text, call)}.data.AUTOTUNE"

@@ -5,13 +5,78 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 
 from profnb.advice.proposals import Advice
 from profnb.capture.source.user_code import file_title, number_cells
-from profnb.edits.edit_table import EDITS, Make
-from profnb.edits.program_text import NOTHING, Change, ProgramText
+from profnb.edits import call_edits as calls
+from profnb.edits import dataset_edits as datasets
+from profnb.edits.program_text import NOTHING, Change, Make, ProgramText
 from profnb.edits.source_text import DoesNotFitError, Piece, fit_together, read_source
+
+# A row of ``EDITS`` is a rule's alternatives, the first that fits is taken; the edits of one alternative are
+# made together, as far as they fit. An edit is tried only where the advice's own code has its word, so that
+# what is tried is what was advised. One without a word helps in another way, and the advice's promise is not
+# for it.
+
+Maker = tuple[str, Make]  # the word, and what makes the change
+Alternatives = tuple[tuple[Maker, ...], ...]
+
+_PARALLEL: Maker = ("num_parallel_calls", datasets.in_parallel)
+_PREFETCH: Maker = ("prefetch(tf.data.AUTOTUNE)", datasets.prefetched)
+_CACHE: Maker = (".cache()", datasets.cached)
+_JIT: Alternatives = (
+    (("jit_compile=True", calls.jit_of_model),),
+    (("jit_compile=True", partial(calls.function_option, argument="jit_compile=True")),),
+    (("torch.compile", calls.torch_module),),
+    (("jax.jit", calls.jax_function),),
+)
+_RELAXED = partial(calls.function_option, argument="reduce_retracing=True", but="input_signature")
+_INPUT: Alternatives = (
+    (_PARALLEL, _PREFETCH),
+    ((".batch(n) before .map(f)", datasets.batched_before_map),),
+    (_CACHE,),
+    (("num_workers", calls.workers),),
+    (("prefetch_to_device", datasets.copied_ahead),),
+    (("pin_memory", calls.pinned),),
+)
+_EVEN: Alternatives = (
+    (("reduce_retracing", _RELAXED),),
+    (("drop_remainder", calls.even_batches),),
+    (("dynamic=True", calls.any_shapes),),
+    (("drop_last", calls.even_loader),),
+)
+EDITS: dict[str, Alternatives] = {
+    "eager-ops": (
+        (("run_eagerly", calls.not_eager),),
+        (("tf.function", calls.tensorflow_function),),
+        (("tf.function", calls.compiled_calls),),
+    ),
+    "predict-in-a-loop": ((("predict_on_batch", calls.predicted_on_batch),),),
+    "callback": (
+        (("if ", calls.saved_at_epoch_ends),),
+        (("if ", calls.saved_less),),
+        (("", calls.compiled_calls),),
+    ),
+    "validation": ((("validation_freq", calls.validated_less),),),
+    "epoch-ends": ((("from_tensor_slices", datasets.arrays_as_dataset),),),
+    **dict.fromkeys(("retracing", "recompiling"), _EVEN),
+    "python-between-steps": ((("steps_per_execution", calls.several_steps),),),
+    "cache-input": ((_CACHE,),),
+    "prefetch-more": (((".prefetch(16)", partial(datasets.prefetched, size="16")),),),
+    **dict.fromkeys(("input-bound", "small-files", "waiting-for-input", "copying-input"), _INPUT),
+    "idle-device": (*_INPUT, *_JIT),
+    **dict.fromkeys(("small-ops", "small-ops-without-xla", "large-optimizer"), _JIT),
+    **dict.fromkeys(("launch-bound", "work-outside-jit"), _JIT),
+    "mixed-precision": (
+        (("set_global_policy", calls.in_16_bits),),
+        (("32", calls.setting),),
+    ),
+    "idle-cores": ((("set_intra_op_parallelism_threads", calls.all_cores),),),
+    "oversubscribed": ((("num_parallel_calls", calls.threads_as_needed),),),
+    "gpu-thread-mode": ((("TF_GPU_THREAD_MODE", calls.gpu_threads),),),
+}
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import libcst as cst
 from libcst.metadata.scope_provider import Assignment, GlobalScope
 
 from profnb.advice.proposals import Advice
+from profnb.capture.models.layer_facts import is_a, is_keras
 from profnb.capture.source.user_code import file_title, names_in, number_cells
 from profnb.edits.source_text import (
     DoesNotFitError,
@@ -42,18 +43,8 @@ Place = tuple[SourceText, int]
 Expression = tuple[SourceText, cst.BaseExpression]
 CallPlace = tuple[SourceText, cst.Call]
 Change = tuple[str, str, list[Piece]]  # what changes, what that alters in results, the text
+Make = Callable[["ProgramText", Advice], Change]
 ROUNDING, NOTHING = "order of rounding", "nothing"  # which most edits change in results
-
-
-def is_a(value: object, name: str, *packages: str) -> bool:
-    """Tell whether a value is of a class of this name of some packages; none of its own code runs."""
-    classes = [cls for cls in type(value).__mro__ if cls.__name__ == name]
-    return any(cls.__module__.partition(".")[0] in packages for cls in classes)
-
-
-def is_keras(value: object, *names: str) -> bool:
-    """Tell whether a value is of a class of Keras, whichever that is."""
-    return any(is_a(value, name, "keras", "tf_keras", "tensorflow") for name in names)
 
 
 def is_module(value: object) -> TypeGuard[ModuleType]:

@@ -9,6 +9,7 @@ import itertools
 import re
 from bisect import bisect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
@@ -19,6 +20,7 @@ from libcst.metadata.scope_provider import Scope
 
 from profnb.core.parsing import warned_before
 
+_NOT_PYTHON = (SyntaxError, ValueError, RecursionError, MemoryError)
 _LONGEST_SOURCE = 1 << 20  # bytes of a source that is read
 _DEEPEST_SOURCE = 100  # nodes around one
 _CELL_MAGIC = re.compile(rb"\s*%%(\w+)")
@@ -239,10 +241,9 @@ class SourceText:
 
 def read_source(name: str, text: str) -> SourceText | None:
     """Parse a source; None where it is no Python, or more than can be read."""
-    try:
+    with suppress(*_NOT_PYTHON):
         return SourceText(name, text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
+    return None
 
 
 def fit_together(pieces: Iterable[Piece]) -> list[Piece]:
@@ -338,11 +339,10 @@ def _compile(text: bytes) -> None:
 
 
 def _compiles(text: bytes) -> bool:
-    try:
+    with suppress(*_NOT_PYTHON):
         _compile(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return True
+        return True
+    return False
 
 
 def _without_magics(text: bytes) -> bytes:

@@ -14,9 +14,10 @@ starts a collective (``all-reduce-start``): nobody waits for all in it.
 """
 
 import re
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 
@@ -67,13 +68,11 @@ class HostCollectives(RowColumns):
     has_replicas: bool = False
 
 
-def find_collectives(
-    spine: Spine, device: int | None = None, most: int | None = None
-) -> HostCollectives:
+def find_collectives(spine: Spine, device: int | None = None, most: int = 0) -> HostCollectives:
     """Find the collectives of a trace between its first step's begin and its last one's end.
 
     ``device`` is the plane of the device that is asked about; None asks about the host, whose collectives are
-    its busiest device's where devices exchange. Of a device the last ``most`` are given.
+    its busiest device's where devices exchange. Of a device the last ``most`` are given; 0 for all.
     """
     if device is not None:
         return _find_of_device(spine, device, most)
@@ -116,14 +115,13 @@ def find_collectives(
     return HostCollectives(keys, enter, leave, is_numbered=by_step, has_replicas=several)
 
 
-def _find_of_device(spine: Spine, device: int, most: int | None) -> HostCollectives:
+def _find_of_device(spine: Spine, device: int, most: int) -> HostCollectives:
     trace, steps = spine.trace, spine.steps
     work = trace.lines.events_of(raw_device_lines(trace) & (trace.lines.plane == device))
     exchanging = work[kinds_of_work(trace, work) == COLLECTIVE]
     barriers, behind = _find_barriers(trace, device, work)
     events = np.concatenate([exchanging[_is_meeting(trace, exchanging)], barriers])
-    events = _in_steps(spine, events)
-    events = events if most is None else events[-most:]
+    events = _in_steps(spine, events)[-most:]
     begin, end = trace.events.begin_ps[events], trace.events.end_ps[events]
     # A barrier is in its program's step, and ends where that begins to work.
     first = look_up(barriers, behind, events)
@@ -209,9 +207,5 @@ def _nth_of_names(trace: Trace, events: Int64s, number: Int64s) -> tuple[Key, ..
 
 
 def _count_occurrences(names: Iterable[tuple[str, int, int]]) -> tuple[Key, ...]:
-    seen: Counter[tuple[str, int, int]] = Counter()
-    keys = []
-    for name in names:
-        keys.append((*name, seen[name]))
-        seen[name] += 1
-    return tuple(keys)
+    numbers: dict[tuple[str, int, int], count[int]] = defaultdict(count)
+    return tuple((*name, next(numbers[name])) for name in names)

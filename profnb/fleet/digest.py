@@ -10,7 +10,6 @@ others of equal name and number are none, and are left out (NCCL's reduce and br
 the rest comes; of groups that exchange apart, nothing tells which is whose).
 """
 
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -142,10 +141,8 @@ def rank_of_name(host: str) -> int:
     return int(number) if is_rank and int(number) < _FIRST_PORT else -1
 
 
-def digest_study(
-    study: Study, host: str, path: str | os.PathLike[str], time: CaptureTime
-) -> Digest:
-    """Take a host's part."""
+def digest_study(study: Study, host: str, path: str, time: CaptureTime) -> Digest:
+    """Take a host's part; its path is "" where it is no file."""
     ops = study.ops.of_steps(study.summary.counted)
     steps = max(int(study.summary.counted.size), 1)
     spent: dict[str, float] = {}
@@ -159,7 +156,7 @@ def digest_study(
     return Digest(
         host=printable(host),
         rank=study.trace.rank if study.trace.rank >= 0 else rank_of_name(host),
-        path=str(Path(path)) if os.fspath(path) else "",
+        path=str(Path(path)) if path else "",
         time=time,
         step_begin_ps=study.steps.begin_ps,
         step_num=study.steps.step_num,
@@ -195,12 +192,10 @@ def _lines_of(study: Study, steps: int) -> dict[str, float]:
     }
 
 
-def digest_devices(
-    study: Study, path: str, time: CaptureTime, most: int | None = None
-) -> list[Digest]:
+def digest_devices(study: Study, path: str, time: CaptureTime, most: int = 0) -> list[Digest]:
     """Take the part of each device that ran anything, where several ran collectives; else nothing.
 
-    The last ``most`` collectives of each are looked at.
+    The last ``most`` collectives of each are looked at; 0 for all.
     """
     trace, devices = study.trace, streams.working_devices(study.trace)
     if study.steps.is_window or len(devices) < _FEWEST_DEVICES:
@@ -279,21 +274,18 @@ def _ops_of(study: Study, work: Int64s) -> dict[str, float]:
 
 
 def _find_own_work(
-    spine: Spine,
-    collectives: HostCollectives,
-    plane: int | None = None,
-    at_work: AtWork | None = None,
+    spine: Spine, exchanged: HostCollectives, plane: int | None = None, work: AtWork | None = None
 ) -> OwnWork:
     """Find what the host, or its busiest device, did between collectives; what is higher in priority counts.
 
-    ``at_work`` tells what each event is, and when the host is at work, as the device ``plane`` sees it.
+    ``work`` tells what each event is, and when the host is at work, as the device ``plane`` sees it.
     """
     trace, steps = spine.trace, spine.steps
-    edges = np.unique(np.concatenate([collectives.enter_ps, collectives.leave_ps]))
+    edges = np.unique(np.concatenate([exchanged.enter_ps, exchanged.leave_ps]))
     if not len(steps) or edges.size < 2:
         return OwnWork(np.zeros(1, np.int64), (), np.zeros((0, 0), np.int64))
     window = max(int(steps.begin_ps[0]), int(edges[0])), min(int(steps.end_ps[-1]), int(edges[-1]))
-    activities, pieces = at_work or (spine.activities, spine.host_pieces)
+    activities, pieces = work or (spine.activities, spine.host_pieces)
     device = np.flatnonzero(activities >= FIRST_OF_DEVICE)
     if plane is not None:
         device = device[trace.lines.plane[trace.lines.of_event[device]] == plane]

@@ -1,7 +1,8 @@
 """A fleet as tables and a report: the answer, a row per host, what own work is made of, who was late."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,15 @@ class FleetSteps:
     def names(self, count: int) -> list[str]:
         """List the hosts, once for each of so many."""
         return list(self.hosts) * count
+
+
+def _each_hosts(path: str, *names: str) -> dict[str, Callable[[FleetSteps], Any]]:
+    """Fill columns of times from fields that have a row per host."""
+
+    def column(of: Callable[[FleetSteps], Any]) -> Callable[[FleetSteps], Any]:
+        return lambda f: of(f).T.ravel()
+
+    return {f"{name}_ms": column(attrgetter(f"{path}{name}_ps")) for name in names}
 
 
 def _step_rows(name: str) -> "Column[FleetSteps]":
@@ -93,10 +103,7 @@ FLEET_STEPS = Table[FleetSteps](
         "step_num": lambda f: f.spread(f.merged.step_num),
         "host": lambda f: f.names(f.merged.step_num.size),
         "is_steady": lambda f: f.spread(f.merged.is_steady),
-        "step_ms": lambda f: f.merged.step_ps.T.ravel(),
-        "own_ms": lambda f: f.merged.own_ps.T.ravel(),
-        "wait_ms": lambda f: f.merged.wait_ps.T.ravel(),
-        "exchange_ms": lambda f: f.merged.exchange_ps.T.ravel(),
+        **_each_hosts("merged.", "step", "own", "wait", "exchange"),
     },
 )
 
@@ -130,9 +137,7 @@ FLEET_COLLECTIVES = Table[FleetSteps](
         "step_num": lambda f: f.spread(f.merged.step_num[f.merged.step_of]),
         "enter_ms": lambda f: f.merged.joints.enter_ps[:, 1:].T.ravel(),
         "leave_ms": lambda f: f.merged.joints.leave_ps[:, 1:].T.ravel(),
-        "own_ms": lambda f: f.merged.piece_own_ps.T.ravel(),
-        "wait_ms": lambda f: f.merged.piece_wait_ps.T.ravel(),
-        "exchange_ms": lambda f: f.merged.piece_exchange_ps.T.ravel(),
+        **_each_hosts("merged.piece_", "own", "wait", "exchange"),
     },
 )
 
@@ -232,11 +237,7 @@ def _clock_section(times: HostTimes, _: Merged) -> Section:
 
 
 def fleet_report(
-    title: str,
-    verdict: Verdict,
-    times: HostTimes | None,
-    merged: Merged | None,
-    notes: Sequence[str],
+    title: str, verdict: Verdict, times: HostTimes | None, merged: Merged | None, notes: list[str]
 ) -> Report:
     """Make the report of a fleet, of whose hosts there are no times where they did not meet."""
     sections: list[Section] = []

@@ -30,6 +30,7 @@ from profnb.timeline.scene import lay_out_lanes
 from profnb.trace.assemble import FoundLine, assemble_trace
 from profnb.trace.model import Stats, StringTable, Trace
 
+Studies = Sequence[Study | None]
 OWN_WORK, EXCHANGE = "own work", "exchange"
 _BARS = (OWN_WORK, EXCHANGE)
 _ID = re.compile(r"[/ #-]*\d+$")  # of a thread, behind the name of its kind
@@ -72,11 +73,7 @@ class _Pieces:
 
 
 def join_hosts(
-    merged: Merged,
-    names: Sequence[str],
-    studies: Sequence[Study | None],
-    *,
-    has_device: bool = False,
+    merged: Merged, names: Sequence[str], studies: Studies, *, has_device: bool = False
 ) -> Study:
     """Put hosts on one clock.
 
@@ -97,9 +94,8 @@ def join_hosts(
     opened = {host: study for host, study in enumerate(studies) if study is not None}
     for host, lines in _in_one_order(opened, most).items():
         _add_threads(pieces, opened[host], names[host], host, int(shift[host]), lines)
-    name, begin, duration, category, row, line, source = map(
-        np.concatenate, zip(*pieces.columns, strict=True)
-    )
+    columns = map(np.concatenate, zip(*pieces.columns, strict=True))
+    name, begin, duration, category, row, line, source = columns
     origin = int(begin.min())
     orders: list[Int64s] = []
 
@@ -228,8 +224,8 @@ class FleetTimeline:
 
 
 def build_fleet_timeline(
-    merged: Merged, names: Sequence[str], studies: Sequence[Study | None], notes: Sequence[str],
-    *, is_page: bool = False, noun: str = "host",
+    merged: Merged, names: Sequence[str], studies: Studies, notes: Sequence[str], *,
+    is_page: bool = False, noun: str = "host",
 ) -> FleetTimeline:  # fmt: skip
     """Build the timeline of a fleet.
 

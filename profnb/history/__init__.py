@@ -6,7 +6,7 @@ store            the file: written by many processes at once, bounded, never in 
 identity         what tells runs apart: the code, the commit, the machine
 keeping          a Profile to its row, at the end of a cell, a block or a program
 change_points    a series of runs to where it changed, with a known rate of false alarms
-series           rows to series: what each run changed, which changes are alarms, how runs of a cell vary
-lookup           what past runs tell of how a Profile's code varies, and of advice that was tried
+series           rows to series: what each run changed, which changes are alarms, how runs of a cell vary;
+                 what past runs tell of a Profile's code, and of advice that was tried
 showing          the list, the picture, the alarm's sentence, CSV
 """

@@ -62,14 +62,12 @@ def find_changes(times: Sequence[float]) -> list[Change]:
     while change := _first_change(logs[first : first + _MOST_BEFORE]):
         changes.append(Change(first + change.at, first + change.found_at, change.ratio))
         first = changes[-1].at
-    return changes if logs.size - first <= _MOST_BEFORE else changes + _later(logs, first)
-
-
-def _later(logs: Floats, first: int) -> list[Change]:
-    """Go on behind a thousand steady runs: the latest half of them is what later ones are held against."""
-    begin = first + _MOST_BEFORE // 2
-    later = find_changes(np.exp(logs[begin:]).tolist())
-    return [Change(begin + one.at, begin + one.found_at, one.ratio) for one in later]
+    if logs.size - first > _MOST_BEFORE:
+        # Behind a thousand steady runs the latest half of them is what later ones are held against.
+        begin = first + _MOST_BEFORE // 2
+        later = find_changes(np.exp(logs[begin:]).tolist())
+        changes += [Change(begin + one.at, begin + one.found_at, one.ratio) for one in later]
+    return changes
 
 
 def _first_change(logs: Floats) -> Change | None:

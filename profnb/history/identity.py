@@ -115,11 +115,10 @@ def _git_folder(folder: Path) -> Path | None:
 
 def _text_of(file: Path, most: int = _LONGEST) -> str:
     """Read a file; "" where it cannot be, or is longer."""
-    try:
-        is_small = is_regular(file) and file.stat().st_size <= most
-        return file.read_text("utf-8", "replace").strip() if is_small else ""
-    except OSError:
-        return ""
+    with suppress(OSError):
+        if is_regular(file) and file.stat().st_size <= most:
+            return file.read_text("utf-8", "replace").strip()
+    return ""
 
 
 def _packed(folder: Path, reference: str) -> str:
@@ -135,10 +134,9 @@ def ask_git(folder: Path) -> "subprocess.Popen[bytes] | None":
         What exits with 0 for no and 1 for yes; None where there is no git.
     """
     silent = subprocess.DEVNULL
-    try:
+    with suppress(OSError):
         return subprocess.Popen(_DIFF, cwd=folder, stdin=silent, stdout=silent, stderr=silent)  # noqa: S603 - git itself, with words of ours
-    except OSError:
-        return None
+    return None
 
 
 def await_git(asked: "subprocess.Popen[bytes]", patience_s: float) -> bool | None:

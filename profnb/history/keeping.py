@@ -37,10 +37,6 @@ from profnb.report.text import headline_text
 from profnb.steps.step_times import wall_step_times
 from profnb.subjects.system.machine_use import find_machine_use
 
-FIRST = (
-    "profnb keeps the numbers of each run from now on, and no code: `%tfhistory` shows them. "
-    "`profnb.configure(history=False)` keeps none."
-)
 # When to ask git, how long to wait for it, and how long at the program's end.
 _LATER_S, _GIT_PATIENCE_S, _AT_EXIT_S = 1.0, 5.0, 0.5
 
@@ -61,14 +57,14 @@ def keep_run(profile: Profile, code: str) -> str:
     profile.code = code
     try:
         run = run_of(profile)
-        written = write_run(path, run)
+        remark = write_run(path, run)
         if run.commit:
             _look_for_edits(path, run.key)
     except HistoryError as error:
         return str(error)
     except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
         return f"This run was not kept in the history ({type(error).__name__}: {str(error)[:200]})."
-    return FIRST if written.is_first else written.remark
+    return remark
 
 
 def run_of(profile: Profile) -> Run:
@@ -199,10 +195,9 @@ def _kept_trace(profile: Profile) -> str:
 
 
 def _commit_here() -> str:
-    try:
+    with suppress(OSError):  # the folder is gone
         return find_commit(Path.cwd())
-    except OSError:  # the folder is gone
-        return ""
+    return ""
 
 
 def _look_for_edits(path: Path, key: str) -> None:

@@ -6,8 +6,9 @@ took a fifth of the cores more than usual is left aside: it neither raises an al
 ones.
 """
 
-from collections import defaultdict
+import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf, isnan, nan
 from operator import attrgetter
@@ -16,24 +17,28 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from profnb.compare.estimates import OTHER_CODE, THIS_CODE, Spread, student_factor
-from profnb.core.columns import Floats
+from profnb.core.columns import Floats, group
 from profnb.core.table import Table, columns_in
 from profnb.core.units import NS_PER_S
 from profnb.history.change_points import Change, find_changes
-from profnb.history.store import Run
+from profnb.history.identity import describe_machine
+from profnb.history.place import history_file, wanted_file
+from profnb.history.store import HistoryError, Run, read_runs
+from profnb.profile import Profile
 
 if TYPE_CHECKING:
     import pandas as pd
 
 STEP, CELL = "step", "cell"
-# What is followed: the typical step, and the whole time of runs with as many steps.
-_FOLLOWED: tuple[tuple[str, Callable[[Run], float], Callable[[Run], int]], ...] = (
-    (STEP, attrgetter("median_ms"), lambda _: 0),
-    (CELL, attrgetter("wall_ms"), attrgetter("cell_steps")),
-)
+# What is followed: what it is called, its time, and of which runs: the whole time of runs with as many steps.
+FOLLOWED: dict[str, tuple[str, Callable[[Run], float], Callable[[Run], int]]] = {
+    STEP: ("typical step", attrgetter("median_ms"), lambda _: 0),
+    CELL: ("whole cell", attrgetter("wall_ms"), attrgetter("cell_steps")),
+}
 _MUCH = 0.2  # of all cores
 _NEWS = 10  # runs for which a change is news
 _FEWEST, _FEWEST_CODES, _FREEDOM_OF_OTHERS, _CAUTIOUS, _RARE = 2, 4, 3, 80, 0.75  # by simulation
+_KEPT = ("rule", "ratio", "interval_low", "interval_high", "promised_low", "promised_high", "when")
 Key = tuple[object, ...]
 
 
@@ -83,11 +88,8 @@ def list_runs(runs: Sequence[Run]) -> list[ListedRun]:
         for at in rows:
             listed[at] = ListedRun(runs[at], number, is_aside=at in aside)
         counted = [at for at in rows if at not in aside]
-        for of, time_of, count_of in _FOLLOWED:
-            groups: dict[int, list[int]] = defaultdict(list)
-            for at in counted:
-                if time_of(runs[at]) > 0:
-                    groups[count_of(runs[at])].append(at)
+        for of, (_, time_of, count_of) in FOLLOWED.items():
+            groups = group((count_of(runs[at]), at) for at in counted if time_of(runs[at]) > 0)
             for chosen in groups.values():
                 changes = find_changes([time_of(runs[at]) for at in chosen])
                 for change in changes:
@@ -105,11 +107,10 @@ def _is_near(listed: Mapping[int, ListedRun], rows: Sequence[int], row: int) -> 
 
 
 def _rows_by_series(runs: Sequence[Run]) -> dict[Key, list[int]]:
-    rows: dict[Key, list[int]] = defaultdict(list)
-    for at, run in enumerate(runs):
-        code = (run.label, "") if run.label else ("", run.cell)
-        rows[(*code, run.machine, run.versions, run.settings)].append(at)
-    return rows
+    return group(
+        ((run.label, "" if run.label else run.cell, run.machine, run.versions, run.settings), at)
+        for at, run in enumerate(runs)
+    )
 
 
 def spread_of_runs(runs: Sequence[Run], code: str, label: str, machine: str = "") -> Spread | None:
@@ -179,6 +180,46 @@ def as_dates(seconds: Sequence[float]) -> "pd.DatetimeIndex":
     import pandas as pd
 
     return pd.to_datetime(np.asarray(seconds, np.float64) * NS_PER_S, unit="ns", utc=True)
+
+
+def find_spread(profile: Profile) -> Spread | None:
+    """Find how much runs of a profile's code vary on this machine; None where nothing tells it.
+
+    Of a trace of another program nobody knows where it ran.
+    """
+    path = history_file()
+    if path is None or not profile.ran_here or profile.recording is None:
+        return None
+    machine = describe_machine(profile.recording.machine)
+    with suppress(HistoryError):  # said where runs are kept
+        return spread_of_runs(read_runs(path), profile.code, profile.options.label or "", machine)
+    return None
+
+
+def kept_trials(path: "str | os.PathLike[str] | None" = None) -> "pd.DataFrame":
+    """List the trials of advice that were kept, the oldest first: what was promised beside what was measured.
+
+    Args:
+        path: The history's file; the usual one by default.
+
+    Returns:
+        A DataFrame with a row per trial: rule, the time as edited over that as it is (``ratio``), the 95 %
+        interval of that, the range that the advice had promised (missing for several together), and when.
+
+    Raises:
+        HistoryError: The file is damaged, or another program's.
+    """
+    import pandas as pd
+
+    place = wanted_file(path)
+    runs = [] if place is None else read_runs(place, "trials IS NOT NULL")
+    rows = [
+        (rule, *(nan if one is None else one for one in numbers), run.when)
+        for run in runs
+        for rule, *numbers in run.trials
+    ]
+    frame = pd.DataFrame(rows, columns=list(_KEPT))
+    return frame.assign(when=as_dates(frame["when"].tolist()))
 
 
 HISTORY = Table[Sequence[ListedRun]](

@@ -2,11 +2,10 @@
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from math import isnan
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +22,8 @@ from profnb.drawing.markup import figure_text
 from profnb.drawing.section import Bar, Section, section_block, section_of, section_text
 from profnb.drawing.theme import COLOURS
 from profnb.history.place import wanted_file
-from profnb.history.series import CELL, HISTORY, STEP, ListedRun, list_runs
-from profnb.history.store import Run, Tree, read_runs, read_tree
+from profnb.history.series import CELL, FOLLOWED, HISTORY, STEP, ListedRun, list_runs
+from profnb.history.store import Tree, read_runs, read_tree
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,9 +34,7 @@ _KIND_COLOURS = {
     "steady": _STEADY, "slower from here on": COLOURS["input"],
     "faster from here on": COLOURS["host compute"], "left aside": COLOURS["all others"],
 }  # fmt: skip
-_TIMES: dict[str, tuple[str, Callable[[Run], float]]] = {
-    STEP: ("typical step", attrgetter("median_ms")), CELL: ("whole cell", attrgetter("wall_ms")),
-}  # fmt: skip
+
 _NAMED = 7  # characters of a commit
 _OPENED = Markup('<div class="profnb-run"></div>')  # where a run stands that was clicked
 
@@ -68,7 +65,7 @@ class History:
         return [self._alarm(row) for row in self.alarms]
 
     def _alarm(self, row: ListedRun) -> str:
-        what, time_of = _TIMES[row.of]
+        what, time_of, _ = FOLLOWED[row.of]
         rows = [one for one in self.rows if one.series == row.series and not one.is_aside]
         runs = [one.run for one in rows if time_of(one.run) > 0]
         at = runs.index(row.run)
@@ -163,7 +160,7 @@ class History:
         for series in latest:
             rows = [row for row in self.rows if row.series == series][-_MOST_POINTS:]
             of = STEP if any(row.run.median_ms > 0 for row in rows) else CELL
-            rows = [row for row in rows if _TIMES[of][1](row.run) > 0]
+            rows = [row for row in rows if FOLLOWED[of][1](row.run) > 0]
             if len(rows) > 1 and len(figures) < _SHOWN_SERIES:
                 title = f"{name_of(rows[0])}, {units.count_text(len(rows))} runs"
                 title = f"{title} (series {series})" if title in figures else title
@@ -239,7 +236,7 @@ def _remark(row: ListedRun) -> str:
 
 def _figure(title: str, rows: Sequence[ListedRun], of: str) -> dict[str, Any]:
     """Runs as points with their intervals; a change is where the line between them breaks."""
-    what, time_of = _TIMES[of]
+    what, time_of, _ = FOLLOWED[of]
     values = [round(time_of(row.run), 6) for row in rows]
     bounds = [
         (place, None if ms is None else round(ms, 6))

@@ -16,7 +16,7 @@ import time
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cache
 from math import nan
 from pathlib import Path
@@ -33,6 +33,10 @@ MOST_RUNS, _LARGEST_HISTORY = 20_000, 64_000_000
 _CHECKED_EACH = 64  # runs
 _MOST_TREE = 1_000_000  # bytes of a tree, unpacked
 Tree = Sequence[Sequence[Any]]
+FIRST = (
+    "profnb keeps the numbers of each run from now on, and no code: `%tfhistory` shows them. "
+    "`profnb.configure(history=False)` keeps none."
+)
 
 
 class HistoryError(ProfnbError):
@@ -105,21 +109,8 @@ _COLUMN_NAMES = ", ".join(f'"{name}"' for name in _COLUMNS)
 _TABLE = _COLUMN_NAMES.replace('"key"', '"key" TEXT UNIQUE NOT NULL')
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """The outcome of keeping a run.
-
-    Attributes:
-        is_first: Whether the file is new.
-        remark: What the user should know, in a sentence, or "".
-    """
-
-    is_first: bool = False
-    remark: str = ""
-
-
-def write_run(path: Path, run: Run, most_runs: int = MOST_RUNS) -> Written:
-    """Keep a run, or what is known now of one that is kept.
+def write_run(path: Path, run: Run, most_runs: int = MOST_RUNS) -> str:
+    """Keep a run, or what is known now of one that is kept; give what the user should know, or "".
 
     Raises:
         HistoryError: It was not written; the message says why.
@@ -133,7 +124,8 @@ def write_run(path: Path, run: Run, most_runs: int = MOST_RUNS) -> Written:
             if type(error) is not sqlite3.DatabaseError:  # as of a lock or a full disk
                 raise
             remark = _keep_aside(path, error)
-        return replace(_write(path, run, most_runs), remark=remark)
+        _write(path, run, most_runs)
+        return remark
 
 
 def add_to_run(path: Path, key: str, name: str, value: Any) -> None:
@@ -157,11 +149,11 @@ def _told_as(trouble: str, remedy: str = "") -> Iterator[None]:
         raise HistoryError(f"{trouble}: {said}.{remedy}") from None
 
 
-def _write(path: Path, run: Run, most_runs: int) -> Written:
-    with _opened(path) as (database, written):
+def _write(path: Path, run: Run, most_runs: int) -> str:
+    with _opened(path) as (database, remark):
         _insert(database, run, most_runs)
         _hold_open(path, path.stat().st_ino, os.getpid())
-    return written
+    return remark
 
 
 def read_runs(path: Path, where: str = "1", given: Sequence[Any] = ()) -> list[Run]:
@@ -207,19 +199,22 @@ def _read(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[sqlite3.Connection, Written]]:
-    """Open the file, made where there is none; that of this version beside one of a newer profnb."""
-    is_first = not path.exists()
+def _opened(path: Path) -> Iterator[tuple[sqlite3.Connection, str]]:
+    """Open the file, made where there is none; that of this version beside one of a newer profnb.
+
+    With it comes what the user should know, in a sentence, or "".
+    """
+    remark = "" if path.exists() else FIRST
     with closing(_connect(path)) as database:
         version = _version(database, path)
         if version <= _SCHEMA:
-            yield _prepared(database, version, path), Written(is_first)
+            yield _prepared(database, version, path), remark
             return
     beside = path.with_name(f"{path.stem}-{_SCHEMA}{path.suffix}")
     remark = f"A newer profnb wrote {printable(path.name)}. This one keeps runs in {beside.name}."
     remark = "" if beside.exists() else remark
     with closing(_connect(beside)) as database:
-        yield _prepared(database, _version(database, beside), beside), Written(remark=remark)
+        yield _prepared(database, _version(database, beside), beside), remark
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -6,8 +6,7 @@ lite_data                a user's data, and what an int8 conversion is calibrate
 conversion               a Keras model or SavedModel to ``.tflite`` files; the Keras model run beside them
 process/                 what runs in processes of its own: the converter, the interpreters
 op_study                 each model's ops: the layers they are from, errors and times
-findings                 what is known of each model, op and layer: the values that are saved
-lite_tables              the tables, declared
+findings                 what is known of each model, op and layer: the values that are saved, and the tables
 advice                   what to change
 section                  the verdict, the sections
 """

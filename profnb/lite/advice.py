@@ -40,14 +40,12 @@ def advise_lite(findings: LiteFindings, calibrated: tuple[int, str]) -> list[Fin
         advice += list(filter(None, (rule(one, ops) for one, ops in of_ops)))[:1]
     advice += filter(None, (_not_quantized(one, ops) for one, ops in of_ops))
     advice += *_slower(findings), *_threads(findings), *_calibration(findings, calibrated[0])
-    bounded = [
-        one for one in advice if one.bound_fraction is None or one.bound_fraction >= _LEAST_GAIN
-    ]
 
     def weight(one: Finding) -> float:
         return one.concerned_fraction if one.bound_fraction is None else one.bound_fraction
 
-    return sorted(bounded, key=weight, reverse=True)
+    worth_it = [a for a in advice if a.bound_fraction is None or a.bound_fraction >= _LEAST_GAIN]
+    return sorted(worth_it, key=weight, reverse=True)
 
 
 def _share(model: LiteModel, ops: Sequence[LiteOp]) -> float | None:

@@ -15,7 +15,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import redirect_stderr, redirect_stdout, suppress
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -26,13 +26,15 @@ from typing import Any
 
 import numpy as np
 
+from profnb.capture.models.layer_facts import is_keras
+from profnb.capture.profiler.profiler_door import log_quieted
 from profnb.capture.seams import FREEZE
 from profnb.core.errors import CaptureError
 from profnb.core.safe_files import read_whole
 from profnb.core.units import PS_PER_S
 from profnb.lite.lite_data import match_inputs
 from profnb.lite.process.interpreters import own_environment, why_it_ended
-from profnb.lite.process.interpreting import median_seconds, write_examples
+from profnb.lite.process.interpreting import median_seconds
 
 _OPEN_BATCH = re.compile(r"element_shape to be static|requires element_shape")
 _LOOPS = {"LSTM", "GRU", "SimpleRNN", "RNN", "Bidirectional"}
@@ -67,15 +69,6 @@ class Converted:
             return math.nan, math.nan
         content = self.path.read_bytes()
         return float(len(content)), float(len(gzip.compress(content)))
-
-
-def is_keras(model: Any) -> bool:
-    """Tell whether it is a Keras model, of Keras 3 or 2."""
-    return any(
-        kind.__name__ == "Model"
-        and kind.__module__.split(".")[0] in ("keras", "tf_keras", "tensorflow")
-        for kind in type(model).__mro__
-    )
 
 
 def read_file(path: Path, content: bytes | None = None) -> Converted:
@@ -129,35 +122,24 @@ def stripped(model: Any) -> tuple[Any, str]:
 
 
 def convert_model(
-    model: Any,
-    kinds: Sequence[str],
-    folder: Path,
-    *,
-    examples: Sequence[Any],
-    names: Sequence[str],
-    batch_size: int,
-    allow: Sequence[str],
-    fixed_batch: bool,
-    is_trained: bool = False,
+    model: Any, kinds: Sequence[str], job: dict[str, Any], batch_size: int, *, fixed_batch: bool
 ) -> list[Converted]:
-    """Convert a model to each kind.
+    """Convert a model to each kind, as a job for ``converting`` says.
 
-    int8 is calibrated with ``examples``, one array per input, called ``names`` where the user gave some;
-    training that saw to the ranges (``is_trained``) needs none.
+    Of the job's ``folder``: int8 is calibrated with ``examples``, a file with one array per input, called
+    ``names`` where the user gave some; training that saw to the ranges (``is_trained``) needs none. Ops that
+    TensorFlow Lite does not have are those of ``allow``.
     """
+    folder = Path(job["folder"])
     keras: Any = sys.modules.get("keras")
     is_three = type(model).__module__.startswith("keras.src") and hasattr(keras, "backend")
-    if is_keras(model) and is_three and keras.backend.backend() == "torch":
+    if is_keras(model, "Model") and is_three and keras.backend.backend() == "torch":
         return list(_exported(model, kinds, folder))
-    source = write_examples(folder / "examples.npz", examples) if len(examples) else ""
-    job = {
-        "folder": str(folder), "examples": source, "names": list(names), "allow": list(allow),
-        "is_trained": is_trained,
-    }  # fmt: skip
+
     saved = save_model(model, folder / "saved_model", batch_size if fixed_batch else None)
     done = _run_converter(job, saved, kinds)
     again = [one.kind for one in done if one.path is None and _OPEN_BATCH.search(one.error)]
-    if again and is_keras(model) and not fixed_batch:
+    if again and is_keras(model, "Model") and not fixed_batch:
         remark = (
             f"Loops need a fixed batch size, so the converted models take exactly {batch_size} "
             f"example{'s' * (batch_size > 1)}."
@@ -214,11 +196,9 @@ def _run_converter(job: dict[str, Any], saved: Path, kinds: Sequence[str]) -> li
         for written in [at for kind in wanted if (at := folder / f"{kind}.json").exists()]:
             kind, conversion = written.stem, json.loads(written.read_text(encoding="utf-8"))
             written.unlink()
-            error, remark = conversion["error"], conversion["remark"]
+            seconds, error, remark = (conversion[one] for one in ("seconds", "error", "remark"))
             path = None if error else written.with_suffix(".tflite")
-            results[kind] = Converted(
-                kind, kind, path, conversion["seconds"] * PS_PER_S, error, remark
-            )
+            results[kind] = Converted(kind, kind, path, seconds * PS_PER_S, error, remark)
             wanted.remove(kind)
         if not wanted:
             break
@@ -266,18 +246,11 @@ def save_model(model: Any, target: Path, batch: int | None) -> Path:
     if type(model).__module__.split(".")[0] == "keras" and getattr(model, "inputs", None):
         export = getattr(sys.modules.get("keras"), "export", None)
         archive_of = getattr(export, "ExportArchive", None)
-    # TensorFlow's log writes to the output of when it was imported: "Assets written to" our folder.
-    log = logging.getLogger("tensorflow")
-    level = log.level
-    log.setLevel(max(level, logging.WARNING))
-    try:
-        with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
-            if archive_of is None:
-                _save_whole(model, target, batch)
-            else:
-                _archive(archive_of(), model, target, batch)
-    finally:
-        log.setLevel(level)
+    with log_quieted(logging.WARNING):  # "Assets written to" our folder
+        if archive_of is None:
+            _save_whole(model, target, batch)
+        else:
+            _archive(archive_of(), model, target, batch)
     return target
 
 

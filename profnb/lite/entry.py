@@ -139,9 +139,9 @@ class LiteResult(SharedResult):
         findings: What is known, as values.
     """
 
-    models = TableOf("lite.lite_tables", "LITE_MODELS", "findings.rows")
-    layers = TableOf("lite.lite_tables", "LITE_LAYERS", "findings.layers")
-    ops = TableOf("lite.lite_tables", "LITE_OPS", "findings.ops")
+    models = TableOf("lite.findings", "LITE_MODELS", "findings.rows")
+    layers = TableOf("lite.findings", "LITE_LAYERS", "findings.layers")
+    ops = TableOf("lite.findings", "LITE_OPS", "findings.ops")
 
     def __init__(self, findings: "LiteFindings") -> None:
         """Wrap what was found."""
@@ -272,7 +272,7 @@ def open_result(path: str | os.PathLike[str]) -> LiteResult:
 class LiteDifference:
     """One kind in both results.
 
-    Its fields are what ``lite_tables.LITE_DIFFERENCES`` shows; the price is unknown where the data differ.
+    Its fields are what ``findings.LITE_DIFFERENCES`` shows; the price is unknown where the data differ.
     """
 
     name: str
@@ -291,7 +291,7 @@ class LiteComparison(ComparedResult):
         labels: What they are called.
     """
 
-    kinds = TableOf("lite.lite_tables", "LITE_DIFFERENCES", "differences")
+    kinds = TableOf("lite.findings", "LITE_DIFFERENCES", "differences")
 
     def __init__(self, first: "LiteResult", second: "LiteResult", labels: tuple[str, str]) -> None:
         """Compare nothing yet."""

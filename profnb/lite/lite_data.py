@@ -12,6 +12,7 @@ import numpy as np
 
 from profnb.core.safe_files import check_regular
 
+Shapes = Sequence[Sequence[int]]
 _MOST_EXAMPLES, _RANDOM = 10_000, 8
 _FORMS = "data is (x, y), x alone, a tf.data.Dataset of batches, or an .npz file with x and y"
 
@@ -103,13 +104,12 @@ def read_examples(representative: Any, data: LiteData, most: int) -> tuple[list[
         return list(data.head(most).inputs), "data" if len(data) else ""
     if not callable(representative):
         return list(read_data(representative).head(most).inputs), "given"
-    rows = [
-        one if isinstance(one, list | tuple) else [one] for one in islice(representative(), most)
-    ]
+    first = islice(representative(), most)
+    rows = [one if isinstance(one, list | tuple) else [one] for one in first]
     if not rows:
         raise ValueError("representative gives no example.")
-    columns = [[row[at] for row in rows] for at in range(len(rows[0]))]
-    return [np.concatenate([np.asarray(one) for one in column]) for column in columns], "given"
+    columns = zip(*rows, strict=True)
+    return [np.concatenate(list(map(np.asarray, column))) for column in columns], "given"
 
 
 def random_data(details: Sequence[Mapping[str, Any]]) -> LiteData:
@@ -174,10 +174,7 @@ def _inputs_of(x: Any) -> tuple[tuple[Any, ...], tuple[str, ...]]:
 
 
 def match_inputs(
-    names: Sequence[str],
-    shapes: Sequence[Sequence[int]],
-    given: Sequence[Sequence[int]],
-    called: Sequence[str],
+    names: Sequence[str], shapes: Shapes, given: Shapes, called: Sequence[str]
 ) -> list[int]:
     """Match arrays with the inputs of a model: for each input the array that belongs to it.
 

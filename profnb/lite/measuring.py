@@ -6,7 +6,7 @@ import random
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from profnb.capture.environment import CORES, count_cores, describe_environment
+from profnb.capture.models.layer_facts import is_keras
 from profnb.core.columns import group
 from profnb.core.errors import CaptureError
 from profnb.core.safe_files import check_regular, folder_prefix
@@ -22,14 +23,15 @@ from profnb.core.units import PS_PER_S, count_text
 from profnb.lite import conversion, lite_data
 from profnb.lite.advice import advise_lite
 from profnb.lite.findings import KERAS, LiteFindings, LiteModel, judge_outputs
-from profnb.lite.op_study import OpStudy
+from profnb.lite.op_study import LayerKinds, OpStudy
 from profnb.lite.process import interpreters
-from profnb.lite.process.interpreting import read_arrays
+from profnb.lite.process.interpreting import read_arrays, write_examples
 
 _MOST_CALIBRATED = 100
 _BURST, _SLOW_BURST, _SLOW_SECONDS = 5, 2, 0.05
 _FEWEST_ROUNDS, _MOST_ROUNDS = 30, 300
 _JUDGING_SECONDS, _FEWEST_JUDGED, _KERAS_BATCH = 30.0, 200, 128
+Process = interpreters.InterpreterProcess
 _FLEX = "Select TensorFlow op"
 _NO_FLEX = (
     "No interpreter here has TensorFlow's own ops. The model runs in an app with the Flex delegate."
@@ -52,7 +54,9 @@ def measure_models(
         converted: list[conversion.Converted] = []
         kerases: list[tuple[str, Any]] = []
         notes: list[str] = []
-        layers: dict[str, list[tuple[str, str]]] = {}
+        layers: dict[str, LayerKinds] = {}
+        file = write_examples(Path(name) / "examples.npz", examples) if examples else ""
+        job: dict[str, Any] = {"examples": file, "names": list(given.names), "allow": list(allow)}
         sources = _sources(model, Path(name))
         for at, (called, one) in enumerate(sources):
             if isinstance(one, conversion.Converted):
@@ -62,18 +66,16 @@ def measure_models(
             if trained:
                 what = "trained for int8" if trained == "int8" else trained
                 notes.append(f"{called} is {what} with tensorflow-model-optimization.")
-            if conversion.is_keras(plain):
+            if is_keras(plain, "Model"):
                 if len(given):  # a wrong shape is said before anything is converted
-                    conversion.KerasSide(
-                        plain, [array.shape for array in given.inputs], given.names
-                    )
+                    shapes = [array.shape for array in given.inputs]
+                    conversion.KerasSide(plain, shapes, given.names)
                 kerases.append((called, plain))
             folder = Path(name) / str(at)
             folder.mkdir()
-            made = conversion.convert_model(
-                plain, kinds, folder, examples=examples, names=given.names, batch_size=batch_size,
-                allow=allow, fixed_batch=fixed_batch or batch_size > 1, is_trained=trained == "int8",
-            )  # fmt: skip
+            job["folder"], job["is_trained"] = str(folder), trained == "int8"
+            is_fixed = fixed_batch or batch_size > 1
+            made = conversion.convert_model(plain, kinds, job, batch_size, fixed_batch=is_fixed)
             if len(sources) > 1:
                 made = [replace(each, name=f"{called} {each.name}") for each in made]
             layers |= {each.name: conversion.layers_of(plain) for each in made}
@@ -106,7 +108,7 @@ def _source(model: Any, folder: Path, name: str) -> tuple[str, Any]:
     if isinstance(model, bytes | bytearray):
         called = name or "model"
         return called, conversion.read_file(folder / f"{called}.tflite", bytes(model))
-    if conversion.is_keras(model):
+    if is_keras(model, "Model"):
         return name or str(model.name), model
     if not isinstance(model, str | os.PathLike):
         raise ValueError(  # noqa: TRY004 - what is given may be of many types
@@ -132,7 +134,8 @@ def _source(model: Any, folder: Path, name: str) -> tuple[str, Any]:
 class _Measuring:
     """One measurement of several models.
 
-    ``calibrated`` tells how many examples int8 was calibrated with, and where they are from.
+    ``calibrated`` tells how many examples int8 was calibrated with, and where they are from; ``data`` is what
+    is measured with, by the Keras model too, where it is the ``side``.
     """
 
     bench: interpreters.Bench
@@ -141,13 +144,11 @@ class _Measuring:
     calibrated: tuple[int, str]
     threads: tuple[int, ...]
     seconds: float
+    data: lite_data.LiteData = field(default_factory=lite_data.LiteData)
+    side: conversion.KerasSide | None = None
 
     def measure(
-        self,
-        title: str,
-        keras: Any,
-        layers: Mapping[str, Sequence[tuple[str, str]]],
-        notes: Sequence[str],
+        self, title: str, keras: Any, layers: Mapping[str, LayerKinds], notes: Sequence[str]
     ) -> LiteFindings:
         """Try, time, judge and look into the models, in this order."""
         bench, study = self.bench, OpStudy(self.bench)
@@ -156,15 +157,15 @@ class _Measuring:
         if not usable:
             return LiteFindings(title, models=tuple(models))
         data = self.given if len(self.given) else lite_data.random_data(inputs[usable[0].name])
-        data = lite_data.padded(data, bench.batch)
-        shapes = [x.shape for x in data.inputs]
-        side = None if keras is None else conversion.KerasSide(keras, shapes, data.names)
+        self.data = data = lite_data.padded(data, bench.batch)
+        if keras is not None:
+            shapes = [x.shape for x in data.inputs]
+            self.side = conversion.KerasSide(keras, shapes, data.names)
         for model in usable:  # the models of one conversion have the same inputs
             bench.order = self._match(model, inputs[model.name], data)
         try:
             with bench.begin() as process:
-                rows = self._time(process, usable, data, side)
-                judged = self._judge(process, rows, data, side)
+                judged = self._judge(process, self._time(process, usable))
                 files = [one for one in judged.models if one.kind != KERAS]
                 first = [one for one in files if one.threads == self.threads[0]]
                 study.look_into(process, first, layers)
@@ -226,15 +227,9 @@ class _Measuring:
         shapes = [[-1, *(one["open"] or one["shape"])[1:]] for one in details]
         return lite_data.match_inputs(names, shapes, [x.shape for x in data.inputs], data.names)
 
-    def _time(
-        self,
-        process: interpreters.InterpreterProcess,
-        usable: Sequence[LiteModel],
-        data: lite_data.LiteData,
-        side: conversion.KerasSide | None,
-    ) -> list[LiteModel]:
+    def _time(self, process: Process, usable: Sequence[LiteModel]) -> list[LiteModel]:
         """All models by turns, in another order each round, so that drift hits all alike."""
-        bench = self.bench
+        bench, data, side = self.bench, self.data, self.side
         source = bench.write("first", data, slice(0, bench.batch))
         rows, cost, is_compiled = [], 0.0, True
         for model in usable:
@@ -268,15 +263,9 @@ class _Measuring:
             rows.insert(0, LiteModel(KERAS, KERAS))
         return [replace(one, round_ps=tuple(times[one.name])) for one in rows]
 
-    def _judge(
-        self,
-        process: interpreters.InterpreterProcess,
-        rows: Sequence[LiteModel],
-        data: lite_data.LiteData,
-        side: conversion.KerasSide | None,
-    ) -> LiteFindings:
+    def _judge(self, process: Process, rows: Sequence[LiteModel]) -> LiteFindings:
         """Accuracy or error of each model over the data, and how far it agrees with Keras."""
-        bench, given = self.bench, self.given
+        bench, given, data, side = self.bench, self.given, self.data, self.side
         if not len(given):
             bench.notes.append(
                 "No data were given: times are of random input, and nothing was judged."

@@ -29,6 +29,8 @@ _HEAVY = re.compile(
 )
 _NUMBERED = re.compile(r"_\d+$")
 _WEIGHTS_ONLY = ("DEQUANTIZE", "DENSIFY")
+LayerKinds = Sequence[tuple[str, str]]  # names and classes of a Keras model's layers, in order
+LayersByModel = Mapping[str, LayerKinds]
 # Ops of the model, and how what XNNPACK runs for them is called.
 _STANDS_FOR = {
     "CONV_2D": ("Convolution", "Fully Connected"),
@@ -100,19 +102,17 @@ class OpLayer(NamedTuple):
     fused: tuple[str, ...] = ()
 
 
-def read_graph(graph_details: Mapping[str, Any], inputs: Sequence[Mapping[str, Any]]) -> Graph:
+def read_graph(details: Mapping[str, Any], inputs: Sequence[Mapping[str, Any]]) -> Graph:
     """Read the graph from what the interpreter tells.
 
     Args:
-        graph_details: ``ops`` (None where the interpreter hides them; those of type DELEGATE stand for
+        details: ``ops`` (None where the interpreter hides them; those of type DELEGATE stand for
             a part, behind all others) and ``tensors``.
         inputs: The tensors that are fed.
     """
     fed = {one["index"] for one in inputs}
-    tensors = {
-        one["index"]: {**one, "is_input": one["index"] in fed} for one in graph_details["tensors"]
-    }
-    listed = graph_details["ops"] or []
+    tensors = {one["index"]: {**one, "is_input": one["index"] in fed} for one in details["tensors"]}
+    listed = details["ops"] or []
     ops = [op for op in listed if op["type"] != "DELEGATE"]
     made_by = {one: place for place, op in enumerate(ops) for one in op["outputs"] if one >= 0}
     parts = []
@@ -129,7 +129,7 @@ def read_graph(graph_details: Mapping[str, Any], inputs: Sequence[Mapping[str, A
     return Graph(ops, tensors, sorted(part for part in parts if part))
 
 
-def assign_layers(graph: Graph, layers: Sequence[tuple[str, str]]) -> list[OpLayer]:
+def assign_layers(graph: Graph, layers: LayerKinds) -> list[OpLayer]:
     """Find the layer of each op.
 
     ``layers`` are names and classes of the Keras layers, in order; none where there is no Keras model.
@@ -180,18 +180,14 @@ def _match_scopes(scopes: Sequence[str], layers: Sequence[str]) -> dict[str, str
     return layer_of_scope
 
 
-def _layer_in(scopes: Sequence[str], layer_of_scope: Mapping[str, str], *, has_layers: bool) -> str:
+def _layer_in(scopes: Sequence[str], layers: Mapping[str, str], *, has_layers: bool) -> str:
     """The innermost scope that is a layer; without layers the one below the model's."""
     inner = scopes[1:] or scopes
     otherwise = "" if has_layers or not inner else inner[0]
-    return next(
-        (layer_of_scope[one] for one in reversed(inner) if one in layer_of_scope), otherwise
-    )
+    return next((layers[one] for one in reversed(inner) if one in layers), otherwise)
 
 
-def _name_the_rest(
-    graph: Graph, op_layers: list[OpLayer], layers: Sequence[tuple[str, str]]
-) -> None:
+def _name_the_rest(graph: Graph, op_layers: list[OpLayer], layers: LayerKinds) -> None:
     """Ops at the front take the layer of what they feed; the last op the last layer, where none has it."""
     kinds = dict(layers)
     takes: dict[int, int] = {}
@@ -267,10 +263,7 @@ class OpStudy:
         self._errors: Mapping[tuple[str, str], tuple[float, ...]] = {}  # by model and layer
 
     def look_into(
-        self,
-        process: InterpreterProcess,
-        models: Sequence[LiteModel],
-        layers: Mapping[str, Sequence[tuple[str, str]]],
+        self, process: InterpreterProcess, models: Sequence[LiteModel], layers: LayersByModel
     ) -> None:
         """Find the ops of each model, with their layers and who runs them.
 
@@ -398,19 +391,17 @@ def list_ops(model: str, graph: Graph, layers: Sequence[OpLayer]) -> list[LiteOp
     return listed
 
 
-def timed_ops(
-    ops: Sequence[LiteOp], graph: Graph, profiled_ops: Sequence[Sequence[Any]]
-) -> list[LiteOp]:
+def timed_ops(ops: Sequence[LiteOp], graph: Graph, rows: Sequence[Sequence[Any]]) -> list[LiteOp]:
     """Add times to the ops, by what ``op_profiler.profile_ops`` tells of each that ran.
 
     An op of a part whose others ran takes no time of its own: it is folded into them.
     """
     time_us = {op.index: 0.0 for op in ops}
     names: dict[int, str] = {}
-    for is_delegated, _, index, _, us in profiled_ops:
+    for is_delegated, _, index, _, us in rows:
         if not is_delegated:
             time_us[int(index)] = time_us.get(int(index), 0.0) + us
-    ran = group((int(part), (name, us)) for is_its, name, _, part, us in profiled_ops if is_its)
+    ran = group((int(part), (name, us)) for is_its, name, _, part, us in rows if is_its)
     folded = graph.folded
     unfolded = ([at for at in part if at not in folded] for part in graph.parts)
     parts = [part for part in unfolded if part]

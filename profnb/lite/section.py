@@ -12,8 +12,16 @@ from profnb.drawing.figures import axis, chart, label_axis
 from profnb.drawing.markup import Cell, figure_text
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import COLOURS
-from profnb.lite.findings import KERAS, Interval, LiteFindings
-from profnb.lite.lite_tables import LITE_DIFFERENCES, LITE_LAYERS, LITE_MODELS, LITE_OPS, clock_text
+from profnb.lite.findings import (
+    KERAS,
+    LITE_DIFFERENCES,
+    LITE_LAYERS,
+    LITE_MODELS,
+    LITE_OPS,
+    Interval,
+    LiteFindings,
+    clock_text,
+)
 
 _SHORT_BAR, _MOST_LAYERS_DRAWN, _LONGEST_LABEL = 6, 60, 40
 _MODEL_CATEGORIES = (

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from profnb.trace.runs import TraceFile
 
 Source = str | os.PathLike[str]
+Sources = Source | Sequence[Source]
 _NUMBERS_INSIDE = re.compile(r"(\d+)")
 # hosts whose threads a timeline shows, and their traces
 _MOST_OPENED, _LARGEST_OPENED = 8, 100_000_000
@@ -58,11 +59,7 @@ class Fleet(SharedResult):
     collectives = TableOf("fleet.fleet_section", "FLEET_COLLECTIVES", "_steps")
 
     def __init__(
-        self,
-        digests: "Sequence[Digest]",
-        label: str = "",
-        notes: Sequence[str] = (),
-        opened: Profile | None = None,
+        self, digests: "list[Digest]", label: str, notes: list[str], opened: Profile | None = None
     ) -> None:
         """Hosts by rank, or by name where nothing tells ranks.
 
@@ -74,7 +71,7 @@ class Fleet(SharedResult):
         """
         self.label, self._opened = label, opened
         self._digests = sorted(digests, key=_order_of)
-        self.first_notes = list(notes)
+        self.first_notes = notes
         self.folder: object = None
 
     @cached_property
@@ -274,10 +271,7 @@ def _plain(value: Any) -> Any:
 
 
 def load_fleet(
-    path: Source | Sequence[Source] | Profile,
-    *,
-    run: str | None = None,
-    executor: Executor | None = None,
+    path: Sources | Profile, *, run: str | None = None, executor: Executor | None = None
 ) -> Fleet:
     """Open the traces of several hosts of one capture, or the several devices of one trace.
 
@@ -375,9 +369,7 @@ def read_digest(task: tuple[str, str]) -> "Digest | str":
     return read_and_free(path, lambda p: digest_study(p.study.recorded, host, path, p.capture_time))
 
 
-def _pick_files(
-    path: Source | Sequence[Source], run: str | None
-) -> tuple[list["TraceFile"], str, list[str]]:
+def _pick_files(path: Sources, run: str | None) -> tuple[list["TraceFile"], str, list[str]]:
     """Pick the files of a run; give what it is called, and what is to be said of the choice."""
     from profnb.trace.runs import find_traces, name_hosts, runs_of
 

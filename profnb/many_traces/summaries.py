@@ -106,6 +106,7 @@ def read_and_free(path: str, read: Callable[[Profile], _Result]) -> _Result | st
 
 
 Source = str | os.PathLike[str]
+Sources = Source | Iterable[Source]
 _STEP_PARTS = (*CATEGORIES, GAP, GAP_WORK)
 _FEWEST_FOR_PROGRESS = 8
 
@@ -205,9 +206,7 @@ def _summarize(path: str, profile: Profile) -> TraceSummary:
     )
 
 
-def summarize(
-    paths: Source | Iterable[Source], *, executor: Executor | None = None
-) -> "pd.DataFrame":
+def summarize(paths: Sources, *, executor: Executor | None = None) -> "pd.DataFrame":
     """Summarize many traces, one row each.
 
     Args:
@@ -233,7 +232,7 @@ def summarize(
     ])  # fmt: skip
 
 
-def _listed(paths: Source | Iterable[Source]) -> list[str]:
+def _listed(paths: Sources) -> list[str]:
     if not isinstance(paths, str | os.PathLike):
         return [os.fspath(path) for path in paths]
     from profnb.trace.remote_files import is_url, list_traces

@@ -89,7 +89,7 @@ class TaggedRuns(NamedTuple):
 
 def find_runs(buffers: Iterable[Bytes]) -> TaggedRuns:
     """Find the RunMetadata of each run."""
-    parts, damaged = _read_sound(buffers, _runs_of)
+    parts, damaged = _read_all(buffers, _runs_of)
     tagged = [run for part in parts for run in part]
     numbers = [step for _, step, _ in tagged]
     if not any(numbers):
@@ -117,7 +117,7 @@ def find_scalars(buffers: Iterable[Bytes], run: str = "") -> tuple[Scalars, int]
     Returns:
         The scalars, and how many records could not be read.
     """
-    parts, damaged = _read_sound(buffers, _scalars_of)
+    parts, damaged = _read_all(buffers, _scalars_of)
     whole = _together(parts)
     of_tag = np.unique(whole.tag, return_inverse=True)[1]
     order = np.lexsort((whole.time_s, whole.step, of_tag))
@@ -169,9 +169,7 @@ def _scalars_of(events: Messages) -> Scalars:
     return Scalars(("",) * len(tags), tags, step[event], time_s[event], number[rows])
 
 
-def _read_sound(
-    buffers: Iterable[Bytes], read: Callable[[Messages], Read]
-) -> tuple[list[Read], int]:
+def _read_all(buffers: Iterable[Bytes], read: Callable[[Messages], Read]) -> tuple[list[Read], int]:
     """Read the events of files, in halves of halves where one is damaged, and count those."""
     parts, damaged = list[Read](), 0
     for buffer in buffers:

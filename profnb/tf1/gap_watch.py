@@ -16,6 +16,7 @@ those count that hold most of the bytes (labels are often a part of an array tha
 
 import ast
 import contextlib
+import functools
 import inspect
 import linecache
 import statistics
@@ -68,7 +69,8 @@ class GapWatch:
         self._calls: dict[Stack, None] = {}
         # Begins and ends of gaps, in turn; while no run is on the last one is a begin.
         self._gap_ns = deque[int]()
-        self._fed: dict[int, weakref.ref[Any]] = {}  # the arrays whose memory was fed, by id
+        # The arrays whose memory was fed, by id.
+        self._fed: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self._waiting: deque[tuple[int, list[tuple[weakref.ref[Any], int]], int]] = deque()
 
     def run_begins(self, feed_dict: object) -> None:
@@ -115,18 +117,14 @@ class GapWatch:
             return
         roots = [(_root_of(array), int(array.nbytes)) for array in arrays]
         first_fed: list[tuple[weakref.ref[Any], int]] = []
-        fed_before = [id(root) for root, _ in roots if self._is_fed(root)]
+        fed_before = [id(root) for root, _ in roots if self._fed.get(id(root)) is root]
         for root, size in roots:
             if id(root) in fed_before:
                 continue
             with contextlib.suppress(TypeError):  # a class that cannot be referred to so
-                self._fed[id(root)] = weakref.ref(root)
-                first_fed.append((self._fed[id(root)], size))
+                self._fed[id(root)] = root
+                first_fed.append((weakref.ref(root), size))
         self._waiting.append((records.runs, first_fed, sum(size for _, size in roots)))
-
-    def _is_fed(self, root: object) -> bool:
-        reference = self._fed.get(id(root))
-        return reference is not None and reference() is root
 
     def finish(self, looks: Looks) -> GapRecords:
         """End; no reference to code or arrays is kept."""
@@ -204,19 +202,17 @@ class Source:
         """Read it as the interpreter would for a traceback."""
         self.lines = linecache.getlines(file)
         try:
-            self.tree: ast.Module | None = parse_again("".join(self.lines))
+            self.tree = parse_again("".join(self.lines))
         except (SyntaxError, ValueError):
-            self.tree = None
-        self.parent: dict[ast.AST, ast.AST] = {}
-        for node in ast.walk(self.tree) if self.tree else ():
-            for inner in ast.iter_child_nodes(node):
-                self.parent[inner] = node
+            self.tree = ast.Module([], [])
+        self.parent = {
+            inner: node for node in ast.walk(self.tree) for inner in ast.iter_child_nodes(node)
+        }
 
     def statement(self, line: int, column: int | None) -> ast.stmt | None:
         """Find the innermost statement at a place; None where a line alone has several."""
         innermost: ast.stmt | None = None
-        nodes = ast.walk(self.tree) if self.tree else ()
-        for node in (one for one in nodes if isinstance(one, ast.stmt)):
+        for node in (one for one in ast.walk(self.tree) if isinstance(one, ast.stmt)):
             begin, last = (node.lineno, node.col_offset), node.end_lineno or node.lineno
             inside = node.lineno <= line <= last
             if column is not None:
@@ -257,14 +253,11 @@ class _Reader:
     """The sources of all files, each read once."""
 
     def __init__(self) -> None:
-        self._sources: dict[str, Source] = {}
+        self._source = functools.cache(Source)
         self._places: dict[tuple[int, int], tuple[int, ast.stmt | None]] = {}
 
     def of(self, code: CodeType) -> Source:
-        file = code.co_filename
-        if file not in self._sources:
-            self._sources[file] = Source(file)
-        return self._sources[file]
+        return self._source(code.co_filename)
 
     def statement(self, code: CodeType, offset: int) -> tuple[int, ast.stmt | None]:
         """Find the line of an instruction and the statement it belongs to."""

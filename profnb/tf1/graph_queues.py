@@ -168,9 +168,8 @@ def _taken(op: Any) -> int:
     if count.type != "Const":
         return 0
     value = count.get_attr("value")
-    number = (
-        value.int_val[0] if value.int_val else int.from_bytes(value.tensor_content[:4], "little")
-    )
+    raw = value.tensor_content[:4]
+    number = value.int_val[0] if value.int_val else int.from_bytes(raw, "little")
     return max(int(number), 0)
 
 

@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from profnb.core.columns import Bools, Int64s, group, number_values, sum_by
+from profnb.core.columns import Bools, Int64s, flags_at, group, number_values, sum_by
 from profnb.trace.model import StatColumn, Stats
 from profnb.trace.names import GROUP_ID, IS_APART, ROOT_LEVEL, STEP_NUM, TF_OP
 from profnb.trace.wire import Messages
@@ -342,9 +342,7 @@ class GraphStats(Stats):
             return StatColumn(events, self._of_runs[name][self._run[events]])
         if name not in self._runs[0].integers:
             return super().integers(name)
-        flags = [np.zeros(len(run), np.bool_) for run in self._runs]
-        for run, flag in zip(self._runs, flags, strict=True):
-            flag[run.integers[name][0]] = True
+        flags = [flags_at(run.integers[name][0], len(run)) for run in self._runs]
         events, positions = self._positions
         has = np.concatenate(flags)[positions]
         values = np.concatenate([run.integers[name][1] for run in self._runs])[positions]
@@ -371,9 +369,7 @@ class GraphStats(Stats):
             of_run = {name: int(values[number]) for name, values in self._of_runs.items()}
             return {**of_run, GROUP_ID: number}
         run, only = self._runs[number], slice(node, node + 1)
-        composed = (
-            (name, text) for name, of in _COMPOSED.items() for text in of(run, only) if text
-        )
+        composed = ((name, one) for name, of in _COMPOSED.items() for one in of(run, only) if one)
         label = self._labels[self._label_rows[number][node]]
         stats: dict[str, int | float | str | bytes] = {**label.stats, **dict(composed)}
         for name, (rows, values) in run.integers.items():

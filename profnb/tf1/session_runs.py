@@ -122,7 +122,7 @@ class GraphRuns:
         with ExitStack() as stack:
             for owner in owners:
                 run = vars(owner)["run"]
-                watched = _wrap_run(run, self._around, self)
+                watched = _wrap_run(run, self)
                 if watched is None:  # somebody wrapped it, and hands no options on
                     self._is_hidden = True
                     continue
@@ -141,9 +141,10 @@ class GraphRuns:
         missing = min(self.ended, _MOST_VERSIONS) - len(self.graph_versions)
         self.graph_versions += self.graph_versions[-1:] * missing
 
-    def _around(
+    def around(
         self, session: Any, feed_dict: Any, options: Any, metadata: Any
     ) -> AbstractContextManager[tuple[Any, Any, Any]]:
+        """Give what is entered around a run, and gives what it runs with."""
         is_aside = self._is_inside or self._is_refused or self._saving or self._is_over
         if threading.get_ident() != self.thread or is_aside:
             return nullcontext((feed_dict, options, metadata))
@@ -308,9 +309,7 @@ class GraphRuns:
         return sentences
 
 
-def _wrap_run(
-    run: Any, around: Callable[..., AbstractContextManager[tuple[Any, ...]]], runs: GraphRuns
-) -> Callable[..., Any] | None:
+def _wrap_run(run: Any, runs: GraphRuns) -> Callable[..., Any] | None:
     """Wrap ``Session.run``, or whatever somebody put in its place, so that its arguments can be replaced.
 
     An error that passes through loses the traceback's entry for the wrapper, as for those of
@@ -318,9 +317,8 @@ def _wrap_run(
 
     Args:
         run: The method.
-        around: Entered around each call, given the session and the arguments but for the fetches, None for
-            one that is not given; yields those to use. Must let errors through.
-        runs: Told instead of calls that are only to be counted.
+        runs: Its ``around`` is entered around each call, given the session and the arguments but for the
+            fetches, None for one that is not given. Told instead of calls that are only to be counted.
 
     Returns:
         The wrapper; None where ``run`` takes no options, and so cannot be traced.
@@ -356,7 +354,7 @@ def _wrap_run(
                 hook_clock.took_ns[runs.thread] += clock() - end_ns
             return result
         given = dict(zip(_ARGUMENTS, places, strict=False)) | keywords
-        with around(session, *map(given.get, seen)) as used:
+        with runs.around(session, *map(given.get, seen)) as used:
             for at, (name, value) in enumerate(zip(seen, used, strict=True), 1):
                 if value is given.get(name):
                     continue

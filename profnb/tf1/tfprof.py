@@ -13,15 +13,13 @@ the shapes of the runs into the user's graph, which then refuses other batch siz
 Source: tensorflow/python/profiler/model_analyzer.py and tfprof_logger.py (2.21).
 """
 
-import contextlib
-import io
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from profnb.capture.profiler.profiler_door import log_held_back
+from profnb.capture.profiler.profiler_door import log_held_back, log_quieted
 from profnb.capture.seams import GRAPH_DEF, RUN_METADATA, TFPROF
 from profnb.core.errors import CaptureError
 from profnb.core.table import Table, columns_in
@@ -135,7 +133,7 @@ def tfprof_view(view: str, graph: Any, runs: Sequence[bytes]) -> list[SimpleName
         for device in merged.step_stats.dev_stats:
             for node in device.node_stats:
                 node.ClearField("output")
-    with _quiet(tf.get_logger()):
+    with log_quieted(logging.ERROR), log_held_back(_TFPROF_LOG):
         graph = graph if view == "code" else _copy_graph(tf, graph)
         answer = TFPROF.find()(graph, merged, cmd=view, options=_OPTIONS)
     return _rows_of(answer, view)
@@ -236,15 +234,3 @@ def _occurrences(node: Any, view: str) -> int:
     for one in nodes if view == "code" else ():  # grows by what is below
         nodes += one.children
     return sum(int(op.run_count) for one in nodes for op in one.graph_nodes)
-
-
-@contextlib.contextmanager
-def _quiet(logger: logging.Logger) -> Iterator[None]:
-    """Keep back what tfprof writes: warnings, progress, and C++ log lines; other lines pass."""
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with contextlib.redirect_stderr(io.StringIO()), log_held_back(_TFPROF_LOG):
-            yield
-    finally:
-        logger.setLevel(level)

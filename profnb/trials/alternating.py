@@ -20,7 +20,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from profnb.advice.proposals import Advice
 from profnb.capture.recording import Recording
 from profnb.compare.estimates import UNKNOWN_SPREAD, Estimate, Spread, estimate_mean
 from profnb.compare.quality import compare_metrics
@@ -31,7 +30,7 @@ from profnb.core.errors import CaptureError
 from profnb.core.safe_files import folder_prefix
 from profnb.core.units import PS_PER_NS, bytes_text
 from profnb.history.keeping import keep_trials
-from profnb.history.lookup import find_spread
+from profnb.history.series import find_spread
 from profnb.profile import Profile
 from profnb.steps.step_times import wall_step_times
 from profnb.subjects.study import Study
@@ -100,6 +99,7 @@ def try_edits(
     sides = [_Side({}), *(_Side(edit.sources) for edit in edits)]
     begin, limit = clock(), max(seconds / (2 * len(sides)), 1.0)
     order = run_order(len(sides), _MOST_TRIAL_ROUNDS)
+    difference = partial(_compare, sides[0], study=study, spread=spread)
     try:
         for number in range(_MOST_TRIAL_ROUNDS if edits else 0):
             rows = [next(order) for _ in sides]
@@ -119,7 +119,7 @@ def try_edits(
                 except CaptureError as error:
                     side.error = str(error)
             for side in sides[1:]:
-                side.is_known = _is_known(_difference(sides[0], side, study, spread), number + 1)
+                side.is_known = _is_known(difference(side), number + 1)
             is_over = all(side.is_known or side.error for side in sides[1:])
             if is_over or sides[0].error or (number and clock() - begin > seconds):
                 break
@@ -127,7 +127,7 @@ def try_edits(
         for side in sides:
             side.error = side.error or ("" if len(side.runs) > 1 else "It was interrupted.")
     tried = zip(edits, sides[1:], strict=True)
-    return [_trial(edit, sides[0], side, study, spread) for edit, side in tried]
+    return [_trial(edit, sides[0], side, difference(side)) for edit, side in tried]
 
 
 def _is_known(one: Difference, rounds: int) -> bool:
@@ -139,9 +139,7 @@ def _is_known(one: Difference, rounds: int) -> bool:
     return math.isnan(one.ratio) or (rounds >= _LEAST_ROUNDS and is_narrow)
 
 
-def _trial(
-    edit: "Edit", before: _Side, after: _Side, study: Study | None, spread: Spread | None
-) -> Trial:
+def _trial(edit: "Edit", before: _Side, after: _Side, difference: Difference) -> Trial:
     row = Trial(edit.rule, edit.change, edit.alters, edit.diff, edit.sources)
     if before.error:
         return replace(row, error=f"The code as it is cannot be run again: {before.error}")
@@ -149,7 +147,6 @@ def _trial(
         return replace(row, error=after.error)
     if not after.runs:
         return replace(row, error="No time was left (--try-seconds).")
-    difference = _difference(before, after, study, spread)
     if math.isnan(difference.ratio):
         return replace(row, error=_TOO_LONG)
     fits = [[run.recording.fits for run in side.runs] for side in (before, after)]
@@ -163,9 +160,7 @@ def _trial(
     )
 
 
-def _difference(
-    before: _Side, after: _Side, study: Study | None, spread: Spread | None
-) -> Difference:
+def _compare(before: _Side, after: _Side, study: Study | None, spread: Spread | None) -> Difference:
     rounds = min(len(before.runs), len(after.runs))
     if not rounds:
         return UNTRIED
@@ -204,55 +199,6 @@ def compare_rounds(
     return Difference(math.exp(estimate.mean), low, high, math.nan, runs, (0, 0), used)
 
 
-def with_promise(trials: Sequence[Trial], advice: Sequence[Advice]) -> list[Trial]:
-    """Put beside each trial what its advice promised: of whole runs, where the change is new, or of steps."""
-    promises = {one.rule: one for one in advice}
-
-    def promised(trial: Trial) -> tuple[float, float]:
-        one = promises.get(trial.rule)
-        if one is None:
-            return trial.promised
-        once_ms = (0.0, 0.0) if trial.is_cut else one.once_ms
-        return promised_ratio(one.saves_ms, one.wall_ms, once_ms)
-
-    return [replace(one, promised=promised(one)) for one in trials]
-
-
-def try_in_order(
-    edits: "Sequence[Edit]",
-    join: "Callable[[Sequence[Edit]], Edit | None]",
-    run_once: RunOnce,
-    seconds: float,
-    *,
-    study: Study | None = None,
-    spread: Spread | None = None,
-    advice: Sequence[Advice] = (),
-    tell: Callable[[str], None] = lambda _: None,
-) -> list[Trial]:
-    """Try edits one by one, then those together that made the code faster.
-
-    Args:
-        edits: What to try, in order.
-        join: Makes one edit of several; None where they do not fit together.
-        run_once: See ``alternating.try_edits``.
-        seconds: How long to go on, about.
-        study: The captured run; None for none.
-        spread: How much its runs vary; None where nobody knows.
-        advice: What promised something of the time.
-        tell: Is told what is being tried.
-    """
-    share = _ONE_BY_ONE if len(edits) > 1 else 1.0
-    meant = {edit.rule for edit in edits if edit.is_as_advised}
-    promised = [one for one in advice if one.rule in meant]
-    trials = try_edits(edits, run_once, share * seconds, study, spread, tell)
-    trials = with_promise(trials, promised)
-    best = [edit for edit, trial in zip(edits, trials, strict=True) if trial.is_faster]
-    joined = join(best) if len(best) > 1 else None
-    if joined is not None and not any("interrupted" in trial.error for trial in trials):
-        trials += try_edits([joined], run_once, (1 - share) * seconds, study, spread, tell)
-    return trials
-
-
 def try_for(
     profile: Profile,
     edits: "Sequence[Edit]",
@@ -261,21 +207,35 @@ def try_for(
     seconds: float,
     tell: Callable[[str], None],
 ) -> list[Trial]:
-    """Try edits of the sources that a profile is of, and keep what came of it in the history."""
+    """Try edits of the sources that a profile is of one by one, then those together that made it faster.
+
+    Beside each trial stands what its advice promised, of whole runs, where the change is new, or of steps;
+    what came of it is kept in the history.
+
+    Args:
+        profile: The captured run, with the advice that promised something of its time.
+        edits: What to try, in order.
+        sources: The texts that the edits are of.
+        run_once: See ``try_edits``.
+        seconds: How long to go on, about.
+        tell: Is told what is being tried.
+    """
     from profnb.edits.editing import join
 
     study, spread = profile.study if profile.has_trace else None, find_spread(profile)
-    joined = partial(join, sources=sources)
-    trials = try_in_order(
-        edits,
-        joined,
-        run_once,
-        seconds,
-        study=study,
-        spread=spread,
-        advice=profile.advice,
-        tell=tell,
-    )
+    share = _ONE_BY_ONE if len(edits) > 1 else 1.0
+    trials = try_edits(edits, run_once, share * seconds, study, spread, tell)
+    meant = {edit.rule for edit in edits if edit.is_as_advised}
+    promises = {one.rule: one for one in profile.advice if one.rule in meant}
+    for at, trial in enumerate(trials):
+        if (one := promises.get(trial.rule)) is not None:
+            once_ms = (0.0, 0.0) if trial.is_cut else one.once_ms
+            promised = promised_ratio(one.saves_ms, one.wall_ms, once_ms)
+            trials[at] = replace(trial, promised=promised)
+    best = [edit for edit, trial in zip(edits, trials, strict=True) if trial.is_faster]
+    joined = join(best, sources) if len(best) > 1 else None
+    if joined is not None and not any("interrupted" in trial.error for trial in trials):
+        trials += try_edits([joined], run_once, (1 - share) * seconds, study, spread, tell)
     keep_trials(profile, trials)
     return trials
 

@@ -5,7 +5,7 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path, PurePath
-from types import CodeType, FunctionType, MappingProxyType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from profnb.capture.source.user_code import names_in
@@ -72,12 +72,7 @@ class CodeReads:
             None where it writes none. They are constants, names' values, attributes of objects.
     """
 
-    def __init__(
-        self,
-        tree: ast.Module,
-        named: Mapping[str, Any] = MappingProxyType({}),
-        objects: Collection[Any] = (),
-    ) -> None:
+    def __init__(self, tree: ast.Module, named: Mapping[str, Any], objects: Sequence[Any]) -> None:
         """Compile the cell.
 
         Args:

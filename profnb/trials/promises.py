@@ -18,7 +18,7 @@ def summarize_gains(kept: "pd.DataFrame") -> "pd.DataFrame":
     """Sum up trials by rule, those of several rules together left out.
 
     Args:
-        kept: A row per trial, as ``history.lookup.kept_trials`` gives them.
+        kept: A row per trial, as ``history.series.kept_trials`` gives them.
 
     Returns:
         A row per rule, the most tried first: ``rule, trials``; how many of those were ``faster`` for sure,

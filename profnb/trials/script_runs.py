@@ -56,7 +56,7 @@ def try_script(
         return [declined("A module's advice cannot be tried; a script's can.")]
     file = str(Path.cwd() / words[0])
     text = Path(file).read_text(encoding="utf-8")
-    reads = CodeReads(parse_again(text))
+    reads = CodeReads(parse_again(text), {}, ())
     if refusal := "" if anyway else next(reads.refusals(), ""):
         return [declined(refusal.replace("The cell", "The script"))]
     sources = {file: text}

@@ -9,7 +9,7 @@ import pytest
 from edit_kit import advice, changed_lines, edit_of, model, names_of, stand_in
 
 import profnb
-from profnb.edits.edit_table import EDITS
+from profnb.edits.editing import EDITS
 from profnb.edits.editing import find_edits, join
 
 MAPPED = "ds = tf.data.Dataset.from_tensor_slices(files).map(decode).batch(32)\nmodel.fit(ds, epochs=5)\n"

@@ -24,12 +24,12 @@ from profnb.core.errors import ProfnbError
 from profnb.history.change_points import _share_as_far, find_changes
 from profnb.history.door import keep as keep_result
 from profnb.history.identity import ask_git, await_git, find_commit, identify_block, identify_code
-from profnb.history.lookup import kept_trials
+from profnb.history.series import kept_trials
 from profnb.history.place import VARIABLE, history_file
 from profnb.history.series import list_runs, spread_of_runs
 from profnb.history.showing import open_history
 from profnb.history import keeping, store
-from profnb.history.store import HistoryError, Run, read_runs, read_tree, write_run
+from profnb.history.store import FIRST, HistoryError, Run, read_runs, read_tree, write_run
 
 PARENT = Path(__file__).parents[2]
 TREE = [[-1, "cell", "", 0, 1.0], [0, "call", "fit", 1, 0.0], [1, "train steps", "", 100, 200.0], [0, "profnb", "page", 1, 7.0]]
@@ -56,8 +56,8 @@ def file(tmp_path):
 
 def test_a_run_comes_back_as_it_was(file):
     run = made(3, commit="c" * 40, is_dirty=True, label="a", advice=[["callback", 1.0, 2.5]], settings='{"batch_size": 8}')
-    assert write_run(file, run).is_first
-    assert not write_run(file, run).is_first  # the same run again: what is known of it now
+    assert write_run(file, run) == FIRST
+    assert write_run(file, run) == ""  # the same run again: what is known of it now
     (back,) = read_runs(file)
     assert (back.commit, back.is_dirty, back.median_ms, back.advice, back.settings) == ("c" * 40, True, 2.0, [["callback", 1.0, 2.5]], '{"batch_size": 8}')
     assert math.isnan(back.peak_bytes)  # missing stays missing
@@ -125,8 +125,7 @@ def test_a_damaged_file_is_kept_aside_and_a_new_one_begins(file, content):
         file.with_name(file.name + end).unlink(missing_ok=True)
     file.unlink()  # a file of its own, which no connection of this process has open
     file.write_bytes(content)
-    written = write_run(file, made(9))
-    assert "damaged" in written.remark
+    assert "damaged" in write_run(file, made(9))
     assert [run.key for run in read_runs(file)] == ["9"]
     (aside,) = file.parent.glob("history-damaged-*.sqlite")
     assert aside.read_bytes() == content
@@ -137,8 +136,8 @@ def test_a_newer_file_stays_as_it_is(file):
     database = sqlite3.connect(file)
     database.execute("PRAGMA user_version=99")
     database.close()
-    assert "newer" in write_run(file, made(5)).remark
-    assert write_run(file, made(6)).remark == ""  # said once
+    assert "newer" in write_run(file, made(5))
+    assert write_run(file, made(6)) == ""  # said once
     assert [run.key for run in read_runs(file)] == ["5", "6"]
     assert sqlite3.connect(file).execute("SELECT key FROM runs").fetchall() == [("0",)]
 

@@ -366,7 +366,7 @@ class Doubled:
         self.instance.log.append(kind)
 
 
-NOT_COUNTED = SimpleNamespace(counts_only=False)
+NOT_COUNTED = SimpleNamespace(counts_only=False, around=Doubled)
 
 
 class Subject:
@@ -381,7 +381,7 @@ class Subject:
 
 
 def test_the_wrapper_sees_and_replaces_arguments_and_is_told_of_errors():
-    wrapped, subject = session_runs._wrap_run(Subject.run, Doubled, NOT_COUNTED), Subject()
+    wrapped, subject = session_runs._wrap_run(Subject.run, NOT_COUNTED), Subject()
     assert wrapped(subject, 1, 3) == (7, "o", None)
     assert wrapped(subject, fetches=1, feed_dict=1, run_metadata=2) == (3, "o", 2)
     with pytest.raises(ValueError, match="12") as caught:
@@ -394,8 +394,8 @@ def test_the_wrapper_sees_and_replaces_arguments_and_is_told_of_errors():
 
 
 def test_what_takes_no_options_is_not_wrapped():
-    assert session_runs._wrap_run(lambda self, fetches, feed_dict=None: None, Doubled, NOT_COUNTED) is None
-    assert session_runs._wrap_run(None, Doubled, NOT_COUNTED) is None
+    assert session_runs._wrap_run(lambda self, fetches, feed_dict=None: None, NOT_COUNTED) is None
+    assert session_runs._wrap_run(None, NOT_COUNTED) is None
 
 
 def wrapped_by(monkeypatch, make):

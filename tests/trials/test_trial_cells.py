@@ -9,7 +9,7 @@ from test_trials import Edit
 import profnb
 from profnb.compare import trial_section
 from profnb.forecast.kept_state import KeptState
-from profnb.history.lookup import kept_trials
+from profnb.history.series import kept_trials
 
 pytestmark = pytest.mark.tensorflow
 

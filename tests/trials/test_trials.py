@@ -7,6 +7,7 @@ import socket
 import threading
 from collections import namedtuple
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -31,7 +32,7 @@ from profnb.trials.alternating import TrialRun, compare_rounds, try_edits
 from profnb.trials.cell_reads import statements_to_repeat
 from profnb.trials.cell_runs_again import CellAgain, CellCode
 from profnb.trials.promises import gains_text, summarize_gains
-from profnb.trials.alternating import declined, try_in_order
+from profnb.trials.alternating import declined, try_for
 
 FILE = "<ipython-input-cell>"
 MS = 10**6
@@ -171,7 +172,7 @@ def test_an_interrupt_is_a_row():
     assert trial.error.endswith("It was interrupted.")
 
 
-def test_the_best_together_are_tried_after_them():
+def test_the_best_together_are_tried_after_them(monkeypatch):
     clock = Clock()
     run = timed(clock, 100.0, {"x": 50.0, "y": 70.0, "both": 35.0, "z": 130.0})
     edits = [
@@ -179,13 +180,14 @@ def test_the_best_together_are_tried_after_them():
     ]
     joined = []
 
-    def join(best):
+    def join(best, sources):
         joined.extend(best)
         return Edit(rule="x + y", sources={FILE: "both"})
 
-    trials = try_in_order(
-        edits, join, run, 20.0, advice=[promise("x", 4.0, 6.0), promise("y", 8.0, 9.0)]
-    )
+    monkeypatch.setattr("profnb.edits.editing.join", join)
+    advice = [promise("x", 4.0, 6.0), promise("y", 8.0, 9.0)]
+    profile = SimpleNamespace(has_trace=False, advice=advice, run_key="")
+    trials = try_for(profile, edits, {}, run, 20.0, lambda _: None)
     assert [one.rule for one in joined] == ["x", "y"]
     assert trials[-1].rule == "x + y"
     assert trials[-1].difference.ratio == pytest.approx(0.35, rel=0.05)

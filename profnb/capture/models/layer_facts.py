@@ -312,6 +312,17 @@ def inherits(layer: Any, *names: str) -> bool:
     return any(kind.__name__ in names for kind in type(layer).__mro__)
 
 
+def is_a(value: object, name: str, *packages: str) -> bool:
+    """Tell whether a value is of a class of this name of some packages; none of its own code runs."""
+    classes = [cls for cls in type(value).__mro__ if cls.__name__ == name]
+    return any(cls.__module__.partition(".")[0] in packages for cls in classes)
+
+
+def is_keras(value: object, *names: str) -> bool:
+    """Tell whether a value is of a class of Keras, whichever that is: Keras 3, tf_keras, TensorFlow's own."""
+    return any(is_a(value, name, "keras", "tf_keras", "tensorflow") for name in names)
+
+
 def _nodes_of(layer: Any) -> list[Any]:
     """Give the layer's calls in a graph of layers."""
     nodes = seams.INBOUND_NODES.of(layer)

@@ -8,7 +8,9 @@ the framework then knows it.
 """
 
 import contextlib
+import io
 import json
+import logging
 import os
 import re
 import tempfile
@@ -88,6 +90,20 @@ class Door:
     def mark(self, name: str) -> Any:
         """An event in the trace, begun; None where none is recorded, or the framework has none."""
         raise NotImplementedError
+
+
+@contextlib.contextmanager
+def log_quieted(level: int) -> Iterator[None]:
+    """Silence TensorFlow's Python log below a level, and all that the block prints."""
+    # Its log writes to the output of when it was imported.
+    log = logging.getLogger("tensorflow")
+    before, nowhere = log.level, io.StringIO()
+    log.setLevel(max(before, level))
+    try:
+        with contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+            yield
+    finally:
+        log.setLevel(before)
 
 
 @contextlib.contextmanager

@@ -54,9 +54,8 @@ def own_environment() -> dict[str, str]:
 def why_it_ended(code: int) -> str:
     """Say how a process ended: "ended with signal SIGSEGV"."""
     names = {-one.value: one.name for one in signal.Signals}
-    return (
-        f"ended with signal {names.get(code, -code)}" if code < 0 else f"ended with status {code}"
-    )
+    how = f"signal {names.get(code, -code)}" if code < 0 else f"status {code}"
+    return f"ended with {how}"
 
 
 class InterpreterProcess:

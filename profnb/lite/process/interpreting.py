@@ -207,10 +207,8 @@ class _Server:
 
     def round(self, ask: Mapping[str, Any]) -> dict[str, Any]:
         """Each model in turn."""
-        times = {}
-        for name in ask["order"]:
-            times[name] = median_seconds(self.models[name].timed, ask["burst"])
-        return {"seconds": times}
+        order, burst = ask["order"], ask["burst"]
+        return {"seconds": {name: median_seconds(self.models[name].timed, burst) for name in order}}
 
     def outputs(self, ask: Mapping[str, Any]) -> dict[str, Any]:
         """Run each example, and keep the outputs."""

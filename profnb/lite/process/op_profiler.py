@@ -174,10 +174,8 @@ def profile_ops(path: str, threads: int, arrays: Mapping[str, Any], runs: int) -
     for _ in range(_WARM_UP):
         model.run()
     events, seconds = model.record(runs)
-    tags = [e.tag.decode(errors="replace") for e in events]
     rows = [
-        (e.type, tag, e.index, e.subgraph, e.duration_us)
-        for e, tag in zip(events, tags, strict=True)
+        (e.type, e.tag.decode(errors="replace"), e.index, e.subgraph, e.duration_us) for e in events
     ]
     return summarise_events(rows, seconds)
 
