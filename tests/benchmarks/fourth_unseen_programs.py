@@ -570,7 +570,8 @@ def torch_prose_by_truncated_backpropagation():
     import torch
     from torch import nn
     torch.manual_seed(518)
-    words = torch.randint(0, 4000, (32, 32 * 6 + 1))
+    torch.optim.Adam([torch.zeros(1, requires_grad=True)])  # its first optimizer has PyTorch import for seconds
+    words = torch.randint(0, 4000, (32, 32 * 16 + 1))
 
     class Words(nn.Module):
         def __init__(self):
