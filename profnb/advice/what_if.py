@@ -172,7 +172,7 @@ def input_scaled(model: Model, least: float, most: float, share: float | None = 
         share: The waiting's share of the time from step to step; None for what tf.data tells.
     """
     tree, study = model.tree, model.study
-    nodes = tree.rows(parts.INPUT)
+    nodes = [at for at in tree.rows(parts.INPUT) if not tree.is_inside(at, (parts.BUILDING,), 0)]
     because = f"waiting for input took {_took(model, nodes)} while nothing computed"
     edits = [scale(tree, nodes, least, most, because)] if nodes else []
     if study is None:

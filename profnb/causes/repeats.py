@@ -20,12 +20,10 @@ import numpy as np
 
 from profnb.capture.marking.trace_events import TracedFunction
 from profnb.capture.parts.part_records import (
-    ADAPTS,
     BUILDING,
     CALL,
     CHECKPOINTING,
     LOADING,
-    CellPart,
 )
 from profnb.capture.source.source_records import CAPTURED, GraphShapes
 from profnb.capture.source.user_code import file_title
@@ -56,32 +54,28 @@ class ModelsAgain:
     Attributes:
         count: How many.
         line: That line.
-        kind: "same"; "differ" where half of them or more are of sizes of their own; "compiled" where one
-            model was compiled again; "adapted" where no model was, and a layer learned its data again.
-        spent_ps: What making them and the steps that traced took, besides the first of each; 0 of what
-            adapted, which the tree has.
+        is_compiled: Whether one model was compiled again, and none made.
+        spent_ps: What making them and the steps that traced took, besides the first of each size.
         traced: Those steps.
-        name: What adapted.
     """
 
     count: int
     line: str
-    kind: str
-    spent_ps: int
-    traced: int
-    name: str = ""
+    is_compiled: bool
+    spent_ps: float
+    traced: float
 
 
 def find_models_again(study: Study) -> ModelsAgain | None:
     """Find models of which one line traced three or more, each made or compiled anew.
 
-    None where the weights of as many were loaded: those are models of their own.
+    None where the weights of as many were loaded, or all are of sizes of their own: those are other models.
     """
     loop = _traced_in_a_loop(study.recording.functions)
     cell = study.recording.cell
     building = [] if cell is None else [part for part in cell.parts if part.part == BUILDING]
     if loop is None or cell is None:
-        return _adapted_again(building, {} if cell is None else cell.cells)
+        return None
     first, count = loop
     loaded = [p for p in cell.parts if p.part == CHECKPOINTING and p.name.endswith(LOADING)]
     seen = sum(
@@ -94,33 +88,15 @@ def find_models_again(study: Study) -> ModelsAgain | None:
         return None
     tracing_ns = _tracing_again_ns(study)
     making_ns = sum(part.wall_ns - part.longest_ns for part in building)
-    kind = "compiled"
-    if max(seen, len(study.recording.models)) >= count - 1:
-        kind = "differ" if _differ(study) else "same"
-    spent_ps = (sum(tracing_ns) + making_ns) * PS_PER_NS
-    return ModelsAgain(count, first.caller, kind, spent_ps, len(tracing_ns))
-
-
-def _adapted_again(building: Sequence[CellPart], cells: dict[str, int]) -> ModelsAgain | None:
-    """Find a layer that learns its data three times or more, with steps between, and is not made as often."""
-    most = max(building, key=lambda part: part.occurrences, default=None)
-    if most is None or not most.name.endswith(ADAPTS) or most.occurrences < _FEWEST_MODELS:
-        return None
-    if not most.file:  # a library's own loop
-        return None
-    if any(2 * part.occurrences > most.occurrences for part in building if part is not most):
-        return None
-    line = f"{file_title(most.file, cells)}:{most.line}"
-    return ModelsAgain(most.occurrences, line, "adapted", 0, 0, most.name)
-
-
-def _differ(study: Study) -> bool:
-    """Tell whether of the models that ran under trace half or more are of sizes of their own."""
     models = study.recording.models
     sizes = {
         tuple((at.kind, at.parameters, at.output_shape) for at in one.layers) for one in models
     }
-    return len(sizes) > 1 and 2 * len(sizes) >= len(models)
+    is_compiled = max(seen, len(models)) < count - 1
+    again = 1.0 if is_compiled else 1 - max(len(sizes) - 1, 0) / max(len(models) - 1, 1)
+    spent_ps = again * (sum(tracing_ns) + making_ns) * PS_PER_NS
+    again_traced = again * len(tracing_ns)
+    return ModelsAgain(count, first.caller, is_compiled, spent_ps, again_traced) if again else None
 
 
 def _tracing_again_ns(study: Study) -> list[int]:

@@ -6,8 +6,8 @@ computing that itself uses one of them or all; with one thread beside the steps 
 """
 
 from profnb.advice.cell_model import Model
-from profnb.advice.proposals import Proposal, Proposals, of_trace, propose
-from profnb.advice.replay import once
+from profnb.advice.proposals import Proposal, Proposals, of_cell, of_trace, propose
+from profnb.advice.replay import once, scale
 from profnb.advice.what_if import ends_of_epochs, held_up, input_scaled
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.part_records import EPOCH
@@ -15,6 +15,7 @@ from profnb.capture.recording import BEFORE, FEEDS
 from profnb.causes.numbers import HAND_OVER_PS, LEFT, QUARTER
 from profnb.causes.starving import (
     diagnose_queue,
+    examples_a_step,
     find_loaders,
     find_network_files,
     maps_the_same,
@@ -181,7 +182,7 @@ _MORE_WORKERS = (
     "DataLoader(..., persistent_workers=True) keeps the workers from epoch to epoch."
 )
 _BY_INDEX = (
-    "If all examples are in memory: for rows in torch.randperm(len(x)).split(32): x[rows], y[rows]."
+    "If all examples are in memory: for rows in torch.randperm(len(x)).split({}): x[rows], y[rows]."
 )
 
 
@@ -202,7 +203,8 @@ def waits_for_batches(model: Model, study: Study) -> Proposals:
         why = "Keras makes each batch only when a step asks for data."
         code, remains = _READY_FOR_KERAS, _on_all_cores(model, share, share)
     elif by_index or (on_the_spot and is_short):
-        title, code, remains = "Take batches by index", _BY_INDEX, (0.0, LEFT)
+        title, remains = "Take batches by index", (0.0, LEFT)
+        code = _BY_INDEX.format(examples_a_step(study) or 32)
         why = "The DataLoader takes single examples and collates every batch."
     elif on_the_spot:
         remains = _on_all_cores(model, share, share)
@@ -249,6 +251,42 @@ def made_again(model: Model, study: Study) -> Proposals:
     )  # fmt: skip
 
 
+@of_cell
+def adapting(model: Model) -> Proposals:
+    """A layer learns its data again in a loop, or layers go over a dataset one after another."""
+    tree = model.tree
+    building = tree.rows(parts.BUILDING)
+    for row in building:
+        if not tree.name[row].endswith(parts.ADAPTS) or not tree.line[row]:  # a library's own loop
+            continue
+        times, name = int(tree.occurrences[row]), quoted(tree.name[row])
+        made = [at for at in building if 2 * tree.occurrences[at] > times and at != row]
+        title, code, remains = _ADAPT_LESS, _ON_ARRAYS, (0.0, LEFT)
+        if times >= _FEWEST_ADAPTED and not made:
+            title, code, remains = _ADAPT_ONCE, _BEFORE_LOOP, (1 / times, 1 / times)
+        elif not tree.rows(parts.INPUT, below=row):
+            continue
+        yield Proposal(
+            "adapting", title,
+            f"{name} went over its data{f' {count_text(times)} times' * (times > 1)}: "
+            f"{duration_text(int(tree.wall_ps[row]))} in all.",
+            code, f"{GUIDE}/keras/preprocessing_layers", [scale(tree, [row], *remains)], tree.line[row],
+        )  # fmt: skip
+
+
+_FEWEST_ADAPTED = 3  # two are compared; three come from a loop
+_ADAPT_ONCE, _ADAPT_LESS = (
+    "Adapt the layer once, before the loop",
+    "Adapt on arrays or on less data",
+)
+_BEFORE_LOOP = "Call layer.adapt(data) before the loop. The layer keeps the result."
+_ON_ARRAYS = (
+    "Normalization adapts faster on an array: layer.adapt(frame[columns].to_numpy()). Or adapt on a part: "
+    "layer.adapt(dataset.take(100)). Means hardly change, a vocabulary loses rare words."
+)
+
+
 INPUT_RULES = (
     starved_by_pipeline, files_read_singly, starved_by_queue, fed_by_hand, waits_for_batches, made_again,
+    adapting,
 )  # fmt: skip

@@ -412,53 +412,37 @@ def _traced_once(model: Model, study: Study, again: Retracing) -> Edit:
 
 
 _ANEW = {
-    "same": (
+    False: (
         "Make the model once, not in a loop",
         "Make and compile the model once. Before training, call "
         "model.optimizer.build(model.trainable_variables) and keep saved = [v.numpy() for v in "
         "model.variables + model.optimizer.variables]. Assign the saved values back before each run.",
     ),
-    "differ": (
-        "Trace fewer models",
-        "One model can serve all values of a number. Assign the number "
-        "(model.optimizer.learning_rate = 1e-4) and the first weights before each run. Try fewer sizes, "
-        "each for more steps.",
-    ),
-    "compiled": (
+    True: (
         "Compile the model once, not in a loop",
         "Compile the model before the loop. Assign changed values: model.optimizer.learning_rate = 1e-4.",
-    ),
-    "adapted": (
-        "Adapt the layer once, before the loop",
-        "Call layer.adapt(data) before the loop. The layer keeps the result.",
     ),
 }
 
 
 @of_trace
 def new_model_in_a_loop(model: Model, study: Study) -> Proposals:
-    """One line makes or compiles Keras' models again and again, each traced; or adapts a layer."""
+    """One line makes or compiles Keras' models again and again, each traced."""
     again, tree = repeats.find_models_again(study), model.tree
     if again is None:
         return
-    nodes = tree.rows(parts.BUILDING, parts.FIRST)
-    its = (again.name, again.line) if again.name else ()
-    rows = tree.with_below([at for at in nodes if not its or (tree.name[at], tree.line[at]) == its])
+    rows = tree.with_below(tree.rows(parts.BUILDING, parts.FIRST))
     whole = float(tree.self_ps[rows].sum())
-    spent = whole * (1 - 1 / again.count) if again.name else min(float(again.spent_ps), whole)
+    spent = min(again.spent_ps, whole)
     usual = 0.0 if study.summary.all_warm_up else study.summary.mean_period_ps * again.traced
-    title, code = _ANEW[again.kind]
-    times = count_text(again.count)
-    happened = "compiled a model" if again.kind == "compiled" else "made a new model"
-    happened = f"{happened} {times} times, and Keras traced each. The tracing"
-    if again.name:
-        happened = f"called {quoted(again.name)} {times} times, with steps between. The calls"
-    most = spent if again.kind == "differ" else min(usual, spent)
+    title, code = _ANEW[again.is_compiled]
+    happened = "compiled a model" if again.is_compiled else "made a new model"
     if spent:
         yield Proposal(
             "new-model-in-a-loop", title,
-            f"One line {happened} took {duration_text(spent)}, without the first time.", code, _RETRACING,
-            [Edit(rows, 0.0, most, spent / whole)], again.line,
+            f"One line {happened} {count_text(again.count)} times, and Keras traced each. The tracing took "
+            f"{duration_text(spent)}, without the first time.", code, _RETRACING,
+            [Edit(rows, 0.0, min(usual, spent), spent / whole)], again.line,
         )  # fmt: skip
 
 

@@ -63,8 +63,8 @@ CAUSES = {
     ),
     "decode": (
         "decodes longer than a step takes",
-        "Decode once and keep the result: .cache() after this map, in memory or in a file. Images: store "
-        "them smaller, or crop while decoding with tf.image.decode_and_crop_jpeg.",
+        "Decode once: .cache() behind a map that only decodes, in memory or in a file. Filter before, and "
+        "draw random numbers in a map after it. Store images smaller, or tf.image.decode_and_crop_jpeg.",
     ),
     "busy": (
         "is the slowest stage",
