@@ -321,13 +321,13 @@ class Costs:
     def _part(self, field: int, row: int) -> Messages:
         return self._module.parts[field].rows(slice(row, row + 1))
 
-    def _window(self, row: int) -> list[tuple[int, int, int, int, int]]:
-        """(size, stride, padding low, window dilation, base dilation) per dimension."""
+    def _window(self, row: int) -> list[tuple[int, int, int, int, int, int]]:
+        """(size, stride, padding low, padding high, window dilation, base dilation) per dimension."""
         window = self._part(WINDOW, row).split(1, "WindowDimension")
-        columns = (column.tolist() for column in window.numbers(1, 2, 3, 5, 6))
+        columns = (column.tolist() for column in window.numbers(1, 2, 3, 4, 5, 6))
         return [
-            (size, max(stride, 1), low, max(dilation, 1), max(base_dilation, 1))
-            for size, stride, low, dilation, base_dilation in zip(*columns, strict=True)
+            (size, max(stride, 1), low, high, max(dilation, 1), max(base_dilation, 1))
+            for size, stride, low, high, dilation, base_dilation in zip(*columns, strict=True)
         ]
 
     def _convolution_flops(self, row: int, data: int, kernel: int, result: int) -> float:
@@ -413,9 +413,10 @@ class Costs:
 
 
 def _valid_positions(
-    size: int, steps: int, window: int, stride: int, low: int, dilation: int, base: int
+    size: int, steps: int, window: int, stride: int, low: int, high: int, dilation: int, base: int
 ) -> float:
     """Count the (output, window) positions of one dimension that lie on an element of the input."""
+    del high
     if max(size, steps, window, stride, abs(low), dilation, base) > _LARGEST_WINDOW:
         raise ValueError(f"A convolution over {size} elements")
     offsets = np.arange(window, dtype=np.int64) * dilation - low
