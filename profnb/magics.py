@@ -15,8 +15,6 @@ from profnb.capture import seams
 from profnb.capture.cell import as_written, can_transform, loaded_magics, make_transformer
 from profnb.capture.hooks import put_back_uncovered, replace_attribute
 from profnb.comparison import compare
-from profnb.core.errors import ProfnbError
-from profnb.core.printable import printable
 from profnb.core.safe_files import remove_leftovers
 from profnb.drawing.live_outputs import LiveOutputs
 from profnb.lite.entry import LiteResult
@@ -147,12 +145,10 @@ class ProfnbMagics(Magics):
         arguments = parse_argstring(self.tfhistory_line, line)
         from profnb.history.showing import open_history
 
-        try:
+        with magic_options.as_usage_error():
             history = open_history(label=arguments.label, path=arguments.history)
             if arguments.label and not history.rows:
                 history = open_history(cell=arguments.label, path=arguments.history)
-        except ProfnbError as error:
-            raise UsageError(printable(str(error))) from None
         self._results.keep(history.frame(), arguments.out)
         if not arguments.quiet:
             history.report()

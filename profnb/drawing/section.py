@@ -186,6 +186,13 @@ def _declared(column: Column[T], value: T) -> Shown:
     return Shown(column.title, lambda row: column.write(values[row]), is_number, sort_key, meaning)
 
 
+def times_shown(table: Table[T], name: str, value: T) -> Shown:
+    """Show a column of times in which nothing stands for none."""
+    column = table[name]
+    texts = [column.write(time) if time > 0 else "" for time in column.values(value).tolist()]
+    return Shown(column.title, texts.__getitem__, is_number=True, meaning=column.meaning)
+
+
 def _section_html(section: Section) -> Markup:
     said = Markup('<div style="{}">{}</div>').format(MUTED, markup.with_names(section.sentence))
     sentence = (said if section.sentence else Markup("")) + (section.strip or Markup(""))

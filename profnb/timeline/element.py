@@ -268,8 +268,6 @@ class Still:
 def still_picture(scene: Scene) -> Still:
     """Decide the still picture of a trace."""
     trace, lanes = scene.study.trace, scene.lanes
-    if not len(trace.events):
-        return Still((), "", 0, 0)
     begin, end = int(trace.events.begin_ps.min()), int(trace.events.end_ps.max())
     span = max(end - begin, 1)
     edges = begin + (np.arange(_BINS + 1) * (span / _BINS)).astype(np.int64)

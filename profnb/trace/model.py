@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import isfinite
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -220,21 +221,32 @@ def values_at(columns: Mapping[str, StatColumn], event: int) -> dict[str, StatVa
 class Stats:
     """The stats of a trace's events; a source without stats has none of any name.
 
-    A format has its own kind, which reads them at the first question.
+    A format has its own kind, which reads them at the first question, or has them at hand as columns.
+
+    Args:
+        columns: Of integers and of texts, by name.
     """
 
-    def integers(self, name: str) -> StatColumn:  # noqa: ARG002
+    columns: Mapping[str, StatColumn] = MappingProxyType({})
+
+    def __init__(self, columns: Mapping[str, StatColumn] = columns) -> None:
+        """Keep what is at hand."""
+        self.columns = columns
+
+    def integers(self, name: str) -> StatColumn:
         """Give the events with an integer stat of this name, and its values as int64."""
-        return StatColumn()
+        column = self.columns.get(name, StatColumn())
+        return StatColumn() if column.texts else column
 
     def numbers(self, name: str) -> StatColumn:
         """Give the events with a stat of this name that is any number, and its values as float64."""
         integers = self.integers(name)
         return StatColumn(integers.events, integers.values.astype(np.float64))
 
-    def texts(self, name: str) -> StatColumn:  # noqa: ARG002
+    def texts(self, name: str) -> StatColumn:
         """Give the events with a text stat of this name, and its values as rows of ``texts``."""
-        return StatColumn()
+        column = self.columns.get(name, StatColumn())
+        return column if column.texts else StatColumn()
 
     def lists(self, name: str) -> StatColumn:  # noqa: ARG002
         """Give the events with a list of this name, as rows of ``texts`` in JSON."""
@@ -244,9 +256,9 @@ class Stats:
         """Give the events with a stat of this name that holds bytes, and the bytes, not copied."""
         return []
 
-    def of_event(self, event: int) -> dict[str, StatValue]:  # noqa: ARG002
+    def of_event(self, event: int) -> dict[str, StatValue]:
         """Give every stat of one event."""
-        return {}
+        return values_at(self.columns, event)
 
     def as_json(self, first: int, last: int) -> list[str]:
         """Write the stats of events ``first`` to ``last`` as JSON objects, "" for an event without any.

@@ -24,7 +24,7 @@ from itertools import pairwise
 import numpy as np
 
 from profnb.capture.environment import count_cores
-from profnb.core.units import percent_text, range_text, rate_text
+from profnb.core.units import counted_text, percent_text, range_text, rate_text
 from profnb.subjects.device.roofline import Peak
 
 _LEAST_RUNS = 5
@@ -64,7 +64,7 @@ class MeasuredPeak:
         return Peak(
             {"32-bit": self.flops_per_second},
             self.bytes_per_second,
-            f"measured here on {_cores(self.threads)}: middle half of the runs {flops} for "
+            f"measured here on {counted_text(self.threads, 'core')}: middle half of the runs {flops} for "
             f"matrix products, {copied} for copies{self._remark}",
         )
 
@@ -83,14 +83,10 @@ class MeasuredPeak:
     def __repr__(self) -> str:
         flops, copied = self._interval_texts()
         return (
-            f"<{_cores(self.threads)}: {rate_text(self.flops_per_second, 'flop/s')} (half of the runs "
-            f"{flops}), {rate_text(self.bytes_per_second, 'B/s')} (half of the runs {copied})"
+            f"<{counted_text(self.threads, 'core')}: {rate_text(self.flops_per_second, 'flop/s')} (half "
+            f"of the runs {flops}), {rate_text(self.bytes_per_second, 'B/s')} (half of the runs {copied})"
             f"{self._remark}>"
         )
-
-
-def _cores(count: int) -> str:
-    return "1 core" if count == 1 else f"{count:,} cores"
 
 
 _kept: list[MeasuredPeak] = []

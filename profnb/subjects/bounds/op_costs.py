@@ -10,7 +10,7 @@
 A multiplication and an addition count as two; borders that "same" padding adds are counted like all else, and
 an exponential, a root or a comparison is one operation. Each distinct tensor is read or written once: caches
 may spare some of that, and a library may move more, so the bytes are the least without caches. What changes
-only the shape moves nothing and has no cost here; neither has an op whose type is not in ``tensor_sizes``.
+only the shape moves nothing and has no cost here; neither has an op whose type is in no table below.
 
 A convolution's gradients do as many operations as its way forward. A normalisation of batches counts as 6
 operations for each number forward (mean, variance, scale and shift) and 11 backward; a softmax as 5.
@@ -42,24 +42,15 @@ from math import prod
 
 from profnb.capture.source.source_records import GraphShapes, Shape
 from profnb.subjects.bounds.tensor_sizes import (
-    BATCH_PRODUCTS,
-    CONVOLUTIONS,
-    COPIES,
     ELEMENTWISE,
-    FILTER_GRADIENTS,
     INPUT_GRADIENTS,
     LIKE_FIRST,
-    NORMALIZATIONS,
-    PER_INPUT,
-    PICKS,
-    POOL_GRADIENTS,
-    POOLS,
     PRODUCTS,
-    UPDATES,
     Sizes,
     count_of,
     fill_shapes,
     label_sizes,
+    types_in,
     without_loops,
 )
 from profnb.trace.names import plain_type
@@ -70,8 +61,47 @@ _BYTES_OF_TYPE = {
     "complex64": 8, "complex128": 16,
 }  # fmt: skip
 _LONGEST_WINDOW = 60  # of a window, as text
-_MATRICES = PRODUCTS | BATCH_PRODUCTS
-_PRODUCT_TYPES = _MATRICES | CONVOLUTIONS | INPUT_GRADIENTS | FILTER_GRADIENTS | {"Einsum"}
+# They compute nothing: what they are given is read, what they make is written.
+_COPIES = types_in("""
+    BatchToSpaceND BroadcastTo Cast Concat ConcatV2 ConjugateTranspose DepthToSpace Fill MirrorPad OnesLike
+    Pack Pad PadV2 ReverseV2 SpaceToBatchND SpaceToDepth Tile Transpose Unpack ZerosLike
+    """)
+# Likewise, but of what they are given they need read no more than they make.
+_PICKS = types_in("Gather GatherV2 ResourceGather Slice Split SplitV StridedSlice")
+_POOLS = types_in("AvgPool AvgPool3D MaxPool MaxPool3D")
+_POOL_GRADIENTS = types_in("AvgPool3DGrad AvgPoolGrad MaxPool3DGrad MaxPoolGrad")
+_NORMALIZATIONS = {
+    **dict.fromkeys(types_in("FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3"), 6),
+    **dict.fromkeys(types_in("FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3"), 11),
+}
+_REDUCTIONS = types_in(
+    "All Any ArgMax ArgMin BiasAddGrad Cumsum Max Mean Min Prod Sum UnsortedSegmentSum"
+)
+_SOFTMAXES = types_in(
+    "LogSoftmax Softmax SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits"
+)
+# Operations for each number of the first input.
+_PER_INPUT = _NORMALIZATIONS | dict.fromkeys(_REDUCTIONS, 1) | dict.fromkeys(_SOFTMAXES, 5)
+_CONVOLUTIONS = types_in("Conv2D Conv3D DepthwiseConv2dNative")
+_FILTER_GRADIENTS = types_in(
+    "Conv2DBackpropFilter Conv3DBackpropFilterV2 DepthwiseConv2dNativeBackpropFilter"
+)
+_BATCH_PRODUCTS = types_in("BatchMatMul BatchMatMulV2 BatchMatMulV3")
+# Updates of weights: operations for each weight, how often memory is passed over (what is read and what is
+# written: the weight, its slots, its gradient), and which input is the gradient.
+_UPDATES = {
+    "ResourceApplyGradientDescent": (2, 3, 2),
+    "ResourceApplyMomentum": (4, 5, 3),
+    "ResourceApplyKerasMomentum": (4, 5, 3),
+    "ResourceApplyAdagrad": (6, 5, 3),
+    "ResourceApplyAdagradV2": (6, 5, 4),
+    "ResourceApplyRMSProp": (11, 7, 7),
+    "ResourceApplyAdam": (12, 7, 9),
+    "AssignAddVariableOp": (1, 3, 1),
+    "AssignSubVariableOp": (1, 3, 1),
+}
+_MATRICES = PRODUCTS | _BATCH_PRODUCTS
+_PRODUCT_TYPES = _MATRICES | _CONVOLUTIONS | INPUT_GRADIENTS | _FILTER_GRADIENTS | {"Einsum"}
 _BATCH_NORM = "FusedBatchNorm"
 _REWRITTEN = re.compile(r"(?:^|/)(?:ArithmeticOptimizer|ConstantFolding)/(?:[A-Z][A-Za-z]+_(?=.))?")
 _OF_CALLS = re.compile(r"(?:(?:Stateful)?PartitionedCall|while|cond|body|then|else|if)?(?:_\d+)?")
@@ -143,16 +173,16 @@ def _op_flops(op: OpTensors) -> float | None:
     per: Sequence[Tensor]  # the tensor for each number of which so many operations are done
     if kind in _PRODUCT_TYPES:
         return _product_flops(op)
-    if kind in COPIES | PICKS:
+    if kind in _COPIES | _PICKS:
         return 0.0
-    if kind in UPDATES:
-        each, _, at = UPDATES[kind]
+    if kind in _UPDATES:
+        each, _, at = _UPDATES[kind]
         per = op.inputs[at : at + 1]
-    elif kind in PER_INPUT:
-        each, per = PER_INPUT[kind], op.inputs[:1]
-    elif kind in POOLS or kind in POOL_GRADIENTS:
+    elif kind in _PER_INPUT:
+        each, per = _PER_INPUT[kind], op.inputs[:1]
+    elif kind in _POOLS or kind in _POOL_GRADIENTS:
         # Of what a gradient takes, the last one is as large as what the way forward made.
-        each, per = _window(op.setting), op.outputs[:1] if kind in POOLS else op.inputs[-1:]
+        each, per = _window(op.setting), op.outputs[:1] if kind in _POOLS else op.inputs[-1:]
     elif kind in ELEMENTWISE:
         each, per = len(op.inputs) - 1 if kind == "AddN" else 1, op.outputs[:1]
     else:
@@ -164,13 +194,13 @@ def _op_flops(op: OpTensors) -> float | None:
 def _moved_bytes(op: OpTensors) -> float | None:
     """The bytes that an op reads and writes, each tensor once."""
     passes, tensors = 1, [*{one.row: one for one in op.inputs}.values(), *op.outputs]
-    if op.kind in UPDATES:
-        _, passes, at = UPDATES[op.kind]
+    if op.kind in _UPDATES:
+        _, passes, at = _UPDATES[op.kind]
         tensors = list(op.inputs[at : at + 1])
-    elif op.kind in NORMALIZATIONS:  # beside them, a few numbers for each channel
+    elif op.kind in _NORMALIZATIONS:  # beside them, a few numbers for each channel
         large = (*op.inputs, *op.outputs[:1])
         tensors = [one for one in large if one.shape and len(one.shape) > 1]
-    elif op.kind in PICKS:
+    elif op.kind in _PICKS:
         passes, tensors = 2, list(op.outputs)
     moved = _sum_bytes(tensors)
     return None if moved is None else passes * moved
@@ -196,11 +226,11 @@ def _product_flops(op: OpTensors) -> float | None:
         return None if multiplications is None else 2.0 * multiplications
     if op.kind in _MATRICES:
         return _matrix_flops(inputs[0] if inputs else None, made)
-    if len(inputs) < (2 if op.kind in CONVOLUTIONS else 3):
+    if len(inputs) < (2 if op.kind in _CONVOLUTIONS else 3):
         return None
     # A kernel's shape is (..., channels in, channels out); deep ones have (..., channels, multiplier).
-    kernel = made if op.kind in FILTER_GRADIENTS else inputs[1]
-    places = count_of(made if op.kind in CONVOLUTIONS else inputs[2])
+    kernel = made if op.kind in _FILTER_GRADIENTS else inputs[1]
+    places = count_of(made if op.kind in _CONVOLUTIONS else inputs[2])
     if kernel is None or count_of(kernel) is None or len(kernel) < 3 or places is None:
         return None
     window = kernel[:-2] if op.kind.startswith("Depthwise") else kernel[:-1]

@@ -98,8 +98,8 @@ class LayerTable(RowColumns):
         return ratio(self.flops.sum(axis=1) * self.iterations, spent) * 1e12
 
 
-def _part(name: str) -> Callable[[LayerTable], Int64s]:
-    return lambda table: table.layer_part_ps[:, LAYER_PARTS.index(name)]
+def _part(at: int) -> Callable[[LayerTable], Int64s]:
+    return lambda table: table.layer_part_ps[:, at]
 
 
 LAYERS = Table[LayerTable](
@@ -144,11 +144,7 @@ LAYERS = Table[LayerTable](
     'Unknown values are NaN or "".',
     attributes=lambda t: {"steps": t.iterations, "side": t.side, "remarks": list(t.remarks)},
     values={
-        "forward_us": _part("forward"),
-        "backward_us": _part("backward"),
-        "update_us": _part("update"),
-        "recomputation_us": _part("recomputation"),
-        "other_us": _part("other"),
+        **{f"{name}_us": _part(at) for at, name in enumerate(LAYER_PARTS)},
         "device_us": lambda t: np.where(t.side == "device", t.device_ps, nan),
         "flops": lambda t: t.flops.sum(axis=1),
         "flops_forward": lambda t: t.flops[:, 0],

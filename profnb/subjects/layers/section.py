@@ -215,9 +215,6 @@ def grow_layer_tree(table: LayerTable) -> list[Block]:
     the layer parts: forward, backward, update, recomputation. These are the roles of its blocks; the others
     are "outer layer" and "inner layer" in turn, or what no layer is ("loss", "optimizer", ...).
     """
-    whole = int(table.total_ps.sum())
-    if not whole:
-        return []
     root, lowest, total = _Node(), 0, table.total_ps.tolist()
     for row, name in enumerate(table.layer):
         parts = [name] if not table.layer_type[row] and name in OTHERS else name.split("/")

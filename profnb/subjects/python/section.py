@@ -3,7 +3,7 @@
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.drawing.figures import icicle_figure
 from profnb.drawing.markup import Cell
-from profnb.drawing.section import Bar, Section, Shown, section_of
+from profnb.drawing.section import Bar, Section, Shown, section_of, times_shown
 from profnb.drawing.theme import colour_of
 from profnb.subjects.python.python_time import PYTHON, PythonTime, function_place, short_name
 
@@ -25,16 +25,10 @@ def python_sections(python: PythonTime | None) -> list[Section]:
         name, *_ = python.function[row]
         return short_name(name), "", function_place(python.function[row], python.cells)
 
-    def time(name: str) -> Shown:
-        """A column of times in which nothing stands for none."""
-        column = PYTHON[name]
-        values = column.values(python)
-        texts = [column.write(value) if value else "" for value in values[:_SHOWN_FUNCTIONS]]
-        return Shown(column.title, texts.__getitem__, is_number=True, meaning=column.meaning)
-
     def colour(row: int) -> str:
         return colour_of("host compute" if python.is_user[row] else "between steps")
 
+    of_steps = ("inside_steps_ms", "between_steps_ms")
     title = "Who called whom (of libraries only the first call)"
     figure = icicle_figure(python.blocks, _COLOURS, title=title, of_what="the time")
     section = section_of(
@@ -43,9 +37,9 @@ def python_sections(python: PythonTime | None) -> list[Section]:
         (
             Shown("function", function, meaning="the function, and where it stands"),
             *(("occurrences",) if is_counted else ()),
-            time("self_ms"),
+            times_shown(PYTHON, "self_ms", python),
             "total_ms",
-            *(map(time, ("inside_steps_ms", "between_steps_ms")) if python.has_steps else ()),
+            *(times_shown(PYTHON, name, python) for name in of_steps if python.has_steps),
         ),
         title="Functions" if python.kind else "Python",
         tab="Python",

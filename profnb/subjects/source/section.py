@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from profnb.capture.source.user_code import file_title
-from profnb.core.columns import Floats, Int64s, group
+from profnb.core.columns import Floats, group
 from profnb.core.printable import shortened
 from profnb.core.units import MISSING, bar_text, count_text, duration_text, percent_text
 from profnb.drawing.markup import Cell
-from profnb.drawing.section import Bar, Section, Shown, section_of
+from profnb.drawing.section import Bar, Section, Shown, section_of, times_shown
 from profnb.drawing.theme import MUTED, colour_of
 from profnb.subjects.source.range_table import RANGES
 from profnb.subjects.source.source_lines import SOURCE_LINES, SourceLines
@@ -77,6 +77,11 @@ def chosen_lines(lines: SourceLines, scope: str) -> Section:
     of_user = [row for row in range(len(lines)) if lines.file[row]]
     shown = sorted(of_user, key=lambda row: -cost[row])[:_SHOWN_LINES]
 
+    times = (
+        ("device_us", lines.has_device), ("host_us", True), ("backward_us", lines.backward_ps.any()),
+        ("python_us", True),
+    )  # fmt: skip
+
     def source(row: int) -> Cell:
         place = f"{file_title(lines.file[row], lines.cells)}:{lines.line[row]}"
         text = shortened(lines.text[row].strip(), _LONGEST_CODE)
@@ -87,10 +92,7 @@ def chosen_lines(lines: SourceLines, scope: str) -> Section:
         lines,
         (
             Shown("line", source, meaning=SOURCE_LINES["source"].meaning),
-            *((_time_column("device_us", lines.device_ps),) if lines.has_device else ()),
-            _time_column("host_us", lines.host_ps),
-            *((_time_column("backward_us", lines.backward_ps),) if lines.backward_ps.any() else ()),
-            _time_column("python_us", lines.python_ps),
+            *(times_shown(SOURCE_LINES, name, lines) for name, is_there in times if is_there),
         ),
         title="Lines of your code",
         tab="Source",
@@ -100,19 +102,8 @@ def chosen_lines(lines: SourceLines, scope: str) -> Section:
     )
 
 
-def _time_column(name: str, values: Int64s) -> Shown:
-    """A column of times in which nothing stands for none."""
-    column = SOURCE_LINES[name]
-    texts = [_time(value) for value in values.tolist()]
-    return Shown(column.title, texts.__getitem__, is_number=True, meaning=column.meaning)
-
-
 def _colour(lines: SourceLines) -> str:
     return colour_of("device compute" if lines.has_device else "host compute")
-
-
-def _time(value_ps: int, least_ps: float = 0) -> str:
-    return duration_text(value_ps) if value_ps > least_ps else ""
 
 
 def _sentence(lines: SourceLines, scope: str) -> str:
@@ -165,7 +156,8 @@ def _file_section(lines: SourceLines, file: str, rows: list[int], cost: Floats) 
         bar, times = "", nothing
         if (row := of_line.get(number)) is not None:
             both = zip(times_ps, least_ps, strict=True)
-            times = [_time(int(column[row]), least) for column, least in both]
+            spent = [(int(column[row]), least) for column, least in both]
+            times = [duration_text(time) if time > least else "" for time, least in spent]
             bar = bar_text(float(ops[row] / most), 8)
         cells.append((bar, (str(number), MUTED), *times, code))
     rest = len(of_line) - sum(number in of_line for number in shown)

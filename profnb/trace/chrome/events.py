@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from profnb.core.columns import Bools, Bytes, Int64s, number_values
+from profnb.core.columns import Bools, Bytes, Int64s, distinct_rows, number_values
 from profnb.core.errors import TraceFormatError
 from profnb.core.jit import compiled
 from profnb.core.units import counted_text
@@ -128,13 +128,6 @@ def number_of(text: str) -> int:
 def row_of(texts: Sequence[str], wanted: str) -> int:
     """Find a text; -1 where it is not there."""
     return texts.index(wanted) if wanted in texts else -1
-
-
-def pairs_of(one: Int64s, two: Int64s) -> tuple[list[tuple[int, int]], Int64s]:
-    """Find the distinct pairs of two columns of rows, ascending, and which each is, shape (N,)."""
-    size = int(two.max(initial=0)) + 1
-    pairs, code = np.unique(one * size + two, return_inverse=True)
-    return [divmod(pair, size) for pair in pairs.tolist()], code.reshape(-1)
 
 
 def _parse_object(buffer: Bytes, span: Int64s) -> dict[str, Any]:
@@ -276,7 +269,7 @@ def read_events(buffer: Bytes) -> RawEvents:
     begin = _since(origin_us, whole[is_usable], part[is_usable])
     processes, process = _texts(buffer, spans[:, _PID])
     tids, tid = _texts(buffer, spans[:, _TID])
-    pairs, thread = pairs_of(process, tid)
+    pairs, thread = distinct_rows(process, tid)
     order, duration, phases, notes = close_pairs(begin, duration, phases, thread, spans[:, _ARGS])
     spans = spans[order]
     names, name = _texts(buffer, spans[:, _NAME])

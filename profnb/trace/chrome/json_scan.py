@@ -121,6 +121,14 @@ def _next_member(buffer: Bytes, at: int, end: int) -> tuple[int, int, int, int, 
 
 
 @compiled
+def _are_same(one: Bytes, at: int, two: Bytes, there: int, size: int) -> bool:
+    for index in range(size):  # noqa: SIM110 - a kernel knows no generator
+        if one[at + index] != two[there + index]:
+            return False
+    return True
+
+
+@compiled
 def _scan(
     buffer: Bytes, at: int, end: int, keys: Bytes, key_ends: Int64s, spans: Int64s, most: int,
     longest: int,
@@ -168,14 +176,8 @@ def _fill(buffer: Bytes, begin: int, end: int, keys: Bytes, key_ends: Int64s, sp
         first = 0
         for field in range(key_ends.size):
             size = key_ends[field] - first
-            if key_end - key == size:
-                same = True
-                for index in range(size):
-                    if buffer[key + index] != keys[first + index]:
-                        same = False
-                        break
-                if same:
-                    span[field, 0], span[field, 1] = value, value_end
+            if key_end - key == size and _are_same(buffer, key, keys, first, size):
+                span[field, 0], span[field, 1] = value, value_end
             first = key_ends[field]
     return True
 
@@ -259,15 +261,10 @@ def _distinct(
                 break
             other = first[candidate]
             size = ends[row] - begins[row]
-            if ends[other] - begins[other] == size:
-                same = True
-                for index in range(size):
-                    if buffer[begins[other] + index] != buffer[begins[row] + index]:
-                        same = False
-                        break
-                if same:
-                    code[row] = candidate
-                    break
+            is_as_long = ends[other] - begins[other] == size
+            if is_as_long and _are_same(buffer, begins[other], buffer, begins[row], size):
+                code[row] = candidate
+                break
             slot = (slot + 1) & np.int64(mask)
     return distinct
 

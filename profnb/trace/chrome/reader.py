@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from profnb.core.columns import Bytes, Int64s
+from profnb.core.columns import Bytes, Int64s, distinct_rows
 from profnb.core.errors import TraceFormatError
 from profnb.trace.assemble import FoundLine, assemble_trace
 from profnb.trace.chrome.event_args import ChromeStats
-from profnb.trace.chrome.events import RawEvents, Reading, number_of, pairs_of, read_events, row_of
+from profnb.trace.chrome.events import RawEvents, Reading, number_of, read_events, row_of
 from profnb.trace.chrome.kineto import is_kineto, memory_records, place_in_job, read_kineto
 from profnb.trace.chrome.onnx_runtime import is_onnx_runtime, read_onnx_runtime
 from profnb.trace.chrome.writer import ADDED
@@ -214,7 +214,7 @@ def _read_timeline(raw: RawEvents, processes: dict[str, str]) -> Reading:
         is_compute.append(not name.endswith(_TENSORS) and name != _ALLOCATORS)
     rows = np.arange(raw.name.size)
     op_names = raw.stats_of(rows).texts("name")
-    pairs, code = pairs_of(op_names.of(rows) + 1, raw.name)
+    pairs, code = distinct_rows(op_names.of(rows) + 1, raw.name)
     prefixes = ["", *(text and f"{text}:" for text in op_names.texts)]
     names = [prefixes[op] + raw.names[kind] for op, kind in pairs]
     is_event = np.array(is_compute, np.bool_)[raw.thread] & ~raw.is_counter

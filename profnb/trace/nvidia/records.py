@@ -19,7 +19,7 @@ from profnb.core.columns import Int64s, distinct_rows, number_values
 from profnb.core.errors import TraceFormatError
 from profnb.core.units import PS_PER_NS
 from profnb.trace.assemble import FoundLine, PlaneStats, assemble_trace
-from profnb.trace.model import StatColumn, Stats, StatValue, StringTable, Trace, values_at
+from profnb.trace.model import StatColumn, Stats, StringTable, Trace
 from profnb.trace.names import CORRELATION_ID, RECORDER, USER_RANGE
 
 _LONGEST_NS = (1 << 61) // PS_PER_NS  # 26 days: sums of two times stay inside int64 picoseconds
@@ -94,27 +94,6 @@ class Columns:
     def names(self) -> tuple[list[str], Int64s]:
         """Give the distinct names, and the row of each record's."""
         return list(self._names), np.array(self._name, np.int64)
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnStats(Stats):
-    """Stats that are at hand as columns, by name."""
-
-    columns: Mapping[str, StatColumn]
-
-    def integers(self, name: str) -> StatColumn:
-        """Give the events with an integer of this name."""
-        column = self.columns.get(name, StatColumn())
-        return StatColumn() if column.texts else column
-
-    def texts(self, name: str) -> StatColumn:
-        """Give the events with a text of this name."""
-        column = self.columns.get(name, StatColumn())
-        return column if column.texts else StatColumn()
-
-    def of_event(self, event: int) -> dict[str, StatValue]:
-        """Give every stat of one event."""
-        return values_at(self.columns, event)
 
 
 def on_streams(device: Int64s, stream: Int64s) -> tuple[list[FoundLine], Int64s]:
@@ -237,13 +216,13 @@ def trace_of(
         )
     left = is_whole.size - rows.size
 
-    def stats(order: Int64s) -> ColumnStats:
+    def stats(order: Int64s) -> Stats:
         of_trace = rows[order]
         columns = {}
         for key, (texts, values) in stats_of.items():
             events = np.flatnonzero(values[of_trace] >= 0)
             columns[key] = StatColumn(events, values[of_trace[events]], tuple(texts))
-        return ColumnStats(columns)
+        return Stats(columns)
 
     planes = dict.fromkeys(one.plane for one in lines)
     plane_facts = facts or {}
