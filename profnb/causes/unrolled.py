@@ -1,5 +1,7 @@
 """Loops of Python's that a traced function wrote out: each of their turns is in the graph as ops of its own.
 
+In a program of JAX's most operations then are of the same lines, again and again.
+
 Two ops do the same to other data where their types, their shapes and, all the way up, their inputs do; of
 constants only the shapes count, of variables which they are. Turns of a loop do so unless one needs another:
 then each has one turn more above it. Layers of one kind differ in their variables.
@@ -22,6 +24,10 @@ from profnb.subjects.ops.op_execution import Loop
 from profnb.subjects.study import Study
 
 _STARTS_NOTHING = {"Const", "Identity", "NoOp", "Placeholder"}
+_MOVES = {
+    "parameter", "constant", "get-tuple-element", "tuple", "broadcast", "bitcast", "copy", "iota", "reshape",
+    "transpose", "convert",
+}  # fmt: skip
 _FEWEST_TURNS = (
     2 * FEWEST
 )  # so many columns of a table, or steps of a network, are written one by one
@@ -44,6 +50,37 @@ def find_unrolled(study: Study) -> Loop | None:
     return Loop(
         turns, most * short, 0.0, is_recurrent=False, others=nothing, traced=most, line=line
     )
+
+
+def find_unrolled_program(study: Study) -> tuple[float, str]:
+    """Find what of JAX's largest program one line made again and again, and that line; 0 for less than half.
+
+    What XLA copies from fusion to fusion counts with what it was copied from.
+    """
+    module = max(study.xla.hlo.modules.values(), key=len, default=None)
+    if not study.program.is_jax or module is None:
+        return 0.0, ""
+    of = zip(
+        module.opcodes,
+        module.op_names,
+        module.source_files,
+        module.source_lines.tolist(),
+        strict=True,
+    )
+    sizes = module.shapes.elements.tolist()
+    made = Counter(
+        (*what, size) for what, size in zip(of, sizes, strict=True) if what[0] not in _MOVES
+    )
+    again = Counter({what: times for what, times in made.items() if times > _FEWEST_TURNS})
+    if 2 * again.total() <= made.total():
+        return 0.0, ""
+    lines = Counter[tuple[str, int]]()
+    for (_, _, file, line, _), times in again.items():
+        lines[file, line] += times
+    (file, line), _ = lines.most_common(1)[0]
+    source = study.recording.source
+    title = f"{file_title(file, source.cells if source is not None else {})}:{line}"
+    return again.total() / made.total(), printable(title) if file else ""
 
 
 def _turns(graph: GraphShapes) -> dict[str, int]:

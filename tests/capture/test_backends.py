@@ -1346,3 +1346,29 @@ def test_steps_marked_by_hand_are_the_steps():
                 torch.ones(50, 50) @ torch.ones(50, 50)
     assert phases(p.steps) == phases(p.step_times) == {"turn": 7}
     assert p.steps.step_num.tolist() == list(range(5, 12))
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="JAX only")
+@pytest.mark.parametrize("is_written_out", [True, False], ids=["written out", "scanned"])
+def test_a_loop_that_jax_traced_turn_by_turn_is_to_be_scanned(is_written_out):
+    import jax
+    import jax.numpy as jnp
+
+    def turn(h, x):
+        return jnp.tanh(h @ jnp.eye(24) * 0.5 + x), None
+
+    def net(h, xs):
+        if is_written_out:
+            for x in xs:
+                h, _ = turn(h, x)
+            return h.sum()
+        return jax.lax.scan(turn, h, xs)[0].sum()
+
+    step = jax.jit(jax.value_and_grad(net))
+    with profnb.profile() as p:
+        for _ in range(6):
+            step(jnp.ones((8, 24)), jnp.ones((60, 8, 24)))[0].block_until_ready()
+    found = {one.rule: one for one in p.advice}
+    assert ("loop-of-ops" in found) is is_written_out
+    if is_written_out:
+        assert found["loop-of-ops"].where.startswith("capture/test_backends.py:")

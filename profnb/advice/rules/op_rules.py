@@ -40,7 +40,7 @@ from profnb.causes.starving import (
     number_set,
     threads_at_work,
 )
-from profnb.causes.unrolled import find_unrolled
+from profnb.causes.unrolled import find_unrolled, find_unrolled_program
 from profnb.core.printable import quoted
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.steps.program_kind import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN
@@ -125,7 +125,7 @@ def steps_in_one_program(model: Model, study: Study) -> Proposals:
             f"reading what they give, took {percent_text(around)} of the time.",
             "Where a step needs what the one before gave, jax.lax.scan inside one jax.jit runs many in one "
             "call, and returns a value of each. Examples that do not need each other: jax.vmap.",
-            "https://docs.jax.dev/en/latest/automatic-vectorization.html",
+            f"{_JAX_DOCS}/automatic-vectorization.html",
             [model.some_of(("host compute",), whole, remains)],
         )  # fmt: skip
 
@@ -457,6 +457,27 @@ def loops_of_small_ops(model: Model, study: Study) -> Proposals:
     )  # fmt: skip
 
 
+@of_trace
+def loops_compiled(model: Model, study: Study) -> Proposals:
+    """XLA compiles each iteration of a loop that JAX's tracing wrote out."""
+    tree = model.tree
+    nodes = tree.rows(TRACING, COMPILATION)
+    share, line = find_unrolled_program(study) if nodes else (0.0, "")
+    rows = tree.with_below(nodes)
+    took_ps = float(tree.self_ps[rows].sum())
+    if share:
+        yield Proposal(
+            "loop-of-ops", "Compile the loop once: jax.lax.scan",
+            f"Tracing and compiling took {duration_text(took_ps)}. {percent_text(share)} of the program's "
+            "operations come from the same few lines again and again: a Python loop, written out.",
+            "jax.lax.scan(body, start, xs) traces and compiles one iteration. jax.lax.fori_loop(0, n, body, "
+            "start) does so without xs. Layers of one shape: scan over their stacked parameters.",
+            f"{_JAX_DOCS}/_autosummary/jax.lax.scan.html",
+            [Edit(rows, 0.0, LEFT * share * took_ps, share)], line,
+        )  # fmt: skip
+
+
+_JAX_DOCS = "https://docs.jax.dev/en/latest"
 _RECURRENT_LAYERS = {
     "LSTM", "GRU", "SimpleRNN", "RNN", "ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D", "Bidirectional",
 }  # fmt: skip
@@ -464,5 +485,5 @@ _RECURRENT_LAYERS = {
 
 OP_RULES = (
     started_in_pieces, steps_in_one_program, small_ops_without_xla, large_optimizer, recompiling,
-    loops_of_small_ops, growing_graph, idle_cores, oversubscribed, summaries, slow_rnn,
+    loops_of_small_ops, loops_compiled, growing_graph, idle_cores, oversubscribed, summaries, slow_rnn,
 )  # fmt: skip
