@@ -21,12 +21,15 @@ from profnb.advice.rules.memory_rules import MEMORY_RULES
 from profnb.advice.rules.op_rules import OP_RULES
 from profnb.advice.rules.python_rules import PYTHON_RULES
 from profnb.advice.rules.repeat_rules import REPEAT_RULES
+from profnb.advice.rules.slowing_rules import SLOWING_RULES
 from profnb.causes.numbers import LEAST_PS, LEAST_SHARE
 from profnb.core.units import PS_PER_MS
 
 Refinement = Callable[[Model, list[Proposal]], list[Proposal]]
 
-RULES = (*MEMORY_RULES, *REPEAT_RULES, *INPUT_RULES, *OP_RULES, *PYTHON_RULES, *DEVICE_RULES)
+RULES = (
+    *MEMORY_RULES, *REPEAT_RULES, *SLOWING_RULES, *INPUT_RULES, *OP_RULES, *PYTHON_RULES, *DEVICE_RULES,
+)  # fmt: skip
 
 
 def proposals_of(model: Model) -> list[Proposal]:

@@ -32,6 +32,7 @@ _BLOCKS, _EDGE, _LEVEL = 20, 4, 85
 _FEWEST_TO_SLOW = 2 * _BLOCKS
 _LEAST_GROWTH, _LEAST_OF_TRACED, _GOES_ON = 1.25, 1.15, 1.1
 _FEWEST_TRACED = 20
+_JOINS = "aten::cat", "EagerLocalExecute: ConcatV2"
 INPUT, PYTHON, MORE, SAME = "input", "python", "more", "same"
 
 
@@ -105,6 +106,28 @@ def find_rise(periods: Floats) -> Rise | None:
     return Rise(
         early, late, int(bounds[best]) if is_jump else None, max(excess / float(periods.sum()), 0.0)
     )
+
+
+def find_growing_joins(study: Study) -> tuple[Int64s, float, float]:
+    """Find ops on the host that join tensors and take five times as long at the end: each copies all so far.
+
+    Returns:
+        Their events, none where they do not grow; what they took beyond the first ones, and what all did from
+        one to the next, ps.
+    """
+    events = study.trace.events
+    joins = np.flatnonzero(study.trace.select_named(*_JOINS) & study.trace.is_host_event)
+    joins = joins[np.argsort(events.begin_ps[joins], kind="stable")]
+    took_ps = events.duration_ps[joins].astype(np.float64)
+    rise = find_rise(took_ps)
+    if rise is None or rise.late < FAR_LONGER * rise.early:
+        return joins[:0], 0.0, 0.0
+    turns_ps = np.diff(events.begin_ps[joins]).astype(np.float64)
+    first = joins.size // _BLOCKS
+    least, most = (
+        float(each.sum() - each.size * np.median(each[:first])) for each in (took_ps, turns_ps)
+    )
+    return joins, max(least, 0.0), max(most, least, 0.0)
 
 
 def find_slowing(study: Study) -> Slowing | None:

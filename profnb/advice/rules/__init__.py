@@ -2,6 +2,7 @@
 
 memory_rules    what frees memory where a cell ran out of it
 repeat_rules    what is done too often: set up, validated, saved, traced, made again and again
+slowing_rules   what takes longer and longer
 input_rules     why steps wait for their input
 op_rules        small ops, loops of ops, threads, what is compiled again
 python_rules    Python and what it runs one by one, between the steps and in them

@@ -14,7 +14,7 @@ from profnb.advice.proposals import Proposal, Proposals, of_cell, of_steps, of_t
 from profnb.advice.replay import Edit, once, replay, scale
 from profnb.advice.what_if import epochs_restart_free
 from profnb.capture.parts import part_records as parts
-from profnb.causes import repeats, slowing
+from profnb.causes import repeats
 from profnb.causes.cell_tree import STEPS
 from profnb.causes.compiled_again import Retracing, find_retracing, find_tracing_steps
 from profnb.causes.numbers import FEWEST, LEAST_SHARE, LEFT, QUARTER, SELDOM
@@ -446,39 +446,7 @@ def new_model_in_a_loop(model: Model, study: Study) -> Proposals:
         )  # fmt: skip
 
 
-_GROWS = {
-    slowing.INPUT: "Look for work of the input that grows from batch to batch. A generator may search, "
-    "copy or concatenate all earlier batches, or read a file from the start each time.",
-    slowing.PYTHON: "Look for data that grows in the loop: a list of losses, summed or drawn anew. Keep a "
-    "running sum, and float(loss) instead of the tensor.",
-    slowing.MORE: "Look for a cause of more ops a step: longer sequences, a loop that counts up, losses "
-    "added again.",
-    slowing.SAME: "If batches and sequences keep their sizes, the machine got slower. Look at clock and "
-    "temperature (nvidia-smi -q -d CLOCK,PERFORMANCE), free memory and other programs.",
-    "": "Trace more steps (-n STEPS) to see the growing part of a step.",
-}
-
-
-@of_trace
-def slowing_down(model: Model, study: Study) -> Proposals:
-    """Steps take longer and longer; had they stayed as they began, all would take what the early ones do."""
-    slow = slowing.find_slowing(study)
-    if slow is None:
-        return
-    rise, code = slow.rise, _GROWS[slow.cause]
-    since = f"mostly from about step {count_text(rise.change or 0)} on"
-    share = rise.excess * min(slow.whole_ps / model.periods_ps, 1.0)
-    yield Proposal(
-        "slowing-down", "Find what slows the steps down",
-        f"The last quarter of {count_text(slow.count)} steps took {duration_text(rise.late)} each, the first "
-        f"{duration_text(rise.early)}: {percent_text(rise.late / rise.early - 1)} longer, "
-        f"{'bit by bit' if rise.change is None else since}.{slow.what}",
-        code.replace("float(loss)", "its value") if study.program.is_graph else code,
-        f"{GUIDE}/profiler", [model.some_of((), share, (0.0, 0.0))],
-    )  # fmt: skip
-
-
 REPEAT_RULES = (
     runs_in_a_loop, callbacks, epochs_restarted, epoch_ends, unlearned, validation, own_validation,
-    saved_often, retracing, new_model_in_a_loop, slowing_down,
+    saved_often, retracing, new_model_in_a_loop,
 )  # fmt: skip
