@@ -3,8 +3,8 @@
 In a program of JAX's most operations then are of the same lines, again and again.
 
 Two ops do the same to other data where their types, their shapes and, all the way up, their inputs do; of
-constants only the shapes count, of variables which they are. Turns of a loop do so unless one needs another:
-then each has one turn more above it. Layers of one kind differ in their variables.
+constants and variables only the shapes count, of arguments which they are. Turns of a loop do so unless one
+needs another: then each has one turn more above it, as each layer of a chain has.
 """
 
 from collections import Counter
@@ -24,6 +24,7 @@ from profnb.subjects.ops.op_execution import Loop
 from profnb.subjects.study import Study
 
 _STARTS_NOTHING = {"Const", "Identity", "NoOp", "Placeholder"}
+_GIVE_NEXT = {"IteratorGetNext", "IteratorGetNextSync", "OptionalGetValue"}
 _MOVES = {
     "parameter", "constant", "get-tuple-element", "tuple", "broadcast", "bitcast", "copy", "iota", "reshape",
     "transpose", "convert",
@@ -35,11 +36,18 @@ _FEWEST_TURNS = (
 
 def find_unrolled(study: Study) -> Loop | None:
     """Find the written-out loop of most ops; its share is of what starting and running short ops takes."""
-    most, turns_of = 0.0, dict[str, int]()
+    most, of_ops, turns_of = 0.0, 0.0, dict[str, int]()
     for graph in study.bounds.graphs:
-        ops = sum(op_type not in _STARTS_NOTHING for op_type in graph.op_types)
         if made := _turns(graph):
-            most, turns_of = max((most, turns_of), (len(made) / ops, made), key=itemgetter(0))
+            is_starting = [op_type not in _STARTS_NOTHING for op_type in graph.op_types]
+            is_made = [op_type != "Placeholder" for op_type in graph.op_types]
+            with_inputs = _with_inputs(graph, made)
+            traced, started = (
+                sum(compress(with_inputs, which)) / sum(which) for which in (is_made, is_starting)
+            )
+            most, of_ops, turns_of = max(
+                (most, of_ops, turns_of), (traced, started, made), key=itemgetter(0)
+            )
     if not turns_of or not study.summary.counted.size:
         return None
     steps_ps = float(study.steps.duration_ps[study.summary.counted].sum())
@@ -60,16 +68,17 @@ def find_unrolled_program(study: Study) -> tuple[float, str]:
     module = max(study.xla.hlo.modules.values(), key=len, default=None)
     if not study.program.is_jax or module is None:
         return 0.0, ""
-    of = zip(
-        module.opcodes,
-        module.op_names,
-        module.source_files,
-        module.source_lines.tolist(),
-        strict=True,
-    )
-    sizes = module.shapes.elements.tolist()
+    sizes, lines_of = module.shapes.elements.tolist(), module.source_lines.tolist()
     made = Counter(
-        (*what, size) for what, size in zip(of, sizes, strict=True) if what[0] not in _MOVES
+        (
+            module.opcodes[row],
+            module.op_names[row],
+            module.source_files[row],
+            lines_of[row],
+            sizes[row],
+        )
+        for row in range(len(module))
+        if module.opcodes[row] not in _MOVES
     )
     again = Counter({what: times for what, times in made.items() if times > _FEWEST_TURNS})
     if 2 * again.total() <= made.total():
@@ -92,10 +101,9 @@ def _turns(graph: GraphShapes) -> dict[str, int]:
     for row, op_type in enumerate(graph.op_types):
         made = slice(ends[row] - graph.outputs[row], ends[row])
         taken = [of_tensor[tensor] if tensor >= 0 else (-1, False) for tensor in graph.inputs[row]]
-        is_source = not taken and op_type != "Const"
-        is_data = (is_source and graph.settings.get(row) != CAPTURED) or any(
-            data for _, data in taken
-        )
+        is_held = "resource" in graph.dtypes[made] or graph.settings.get(row) == CAPTURED
+        is_source = op_type in _GIVE_NEXT or not (taken or op_type == "Const" or is_held)
+        is_data = is_source or any(data for _, data in taken)
         what = op_type, graph.shapes[made], tuple(number for number, _ in taken), is_source and row
         number = numbers.setdefault(what, len(numbers))
         of_op.append(number if is_data and op_type not in _STARTS_NOTHING else -1)
@@ -103,6 +111,20 @@ def _turns(graph: GraphShapes) -> dict[str, int]:
     times = Counter(of_op)
     is_turn = [number >= 0 and times[number] > _FEWEST_TURNS for number in of_op]
     return {name: times[of_op[row]] for row, name in compress(enumerate(graph.op_names), is_turn)}
+
+
+def _with_inputs(graph: GraphShapes, names: Collection[str]) -> list[bool]:
+    """Mark some ops of a graph, and all that nothing but these need: constants, what reads a variable."""
+    maker = [row for row, count in enumerate(graph.outputs) for _ in range(count)]
+    is_chosen, is_needed, by_others = ([False] * len(graph.op_names) for _ in range(3))
+    for row in reversed(range(len(graph.op_names))):
+        only_chosen = is_needed[row] and not by_others[row]
+        is_chosen[row] = graph.op_names[row] in names or only_chosen
+        for tensor in graph.inputs[row]:
+            if tensor >= 0:
+                marks = is_needed if is_chosen[row] else by_others
+                marks[maker[tensor]] = True
+    return is_chosen
 
 
 def _line_of(source: SourceRecords | None, ops: Collection[str]) -> str:

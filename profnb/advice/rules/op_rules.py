@@ -10,7 +10,7 @@ import numpy as np
 
 from profnb.advice.cell_model import Model
 from profnb.advice.proposals import Proposal, Proposals, of_steps, of_trace, propose
-from profnb.advice.replay import Edit
+from profnb.advice.replay import Edit, scale
 from profnb.capture.environment import CORES, INTRA_OP
 from profnb.capture.models.layer_facts import WITHOUT_CUDNN
 from profnb.capture.parts import part_records as parts
@@ -87,7 +87,17 @@ def started_in_pieces(model: Model, study: Study) -> Proposals:
             name, part, where = model.own_within(model.main_steps) or ("", 0.0, "")
             named = f" {name} takes {percent_text(part)} of the steps." if name else ""
             for one in in_words(study, pieces, percent_text(share), edit):
-                yield replace(one, evidence=one.evidence + named, where=where)
+                edits = [*one.edits, *_first_compilations(model, pieces)]
+                yield replace(one, evidence=one.evidence + named, where=where, edits=edits)
+
+
+def _first_compilations(model: Model, pieces: Pieces) -> list[Edit]:
+    """Programs that are all there is have been compiled one by one; one that does all is compiled sooner."""
+    tree = model.tree
+    first = tree.with_below(tree.rows(parts.FIRST, parts.SLOW_FIRST)).tolist()
+    rows = [at for at in first if tree.kind[at] in (TRACING, COMPILATION)]
+    are_all = model.program.is_jax and not pieces.beside
+    return [scale(tree, rows, 0.0, LEFT)] if are_all else []
 
 
 def _programs(study: Study, pieces: Pieces, share: str, edit: Edit) -> Proposals:
@@ -447,7 +457,7 @@ def loops_of_small_ops(model: Model, study: Study) -> Proposals:
         took_ps += traced_ps
         evidence = f"Tracing wrote all {turns} iterations of a Python loop{where} into the graph: "
         evidence += f"{percent_text(loop.traced)} of its ops, "
-        code = "A loop over tf.range is traced once, but runs one iteration after another."
+        code = "A loop over tf.range is traced once. One metric can count for all classes."
     yield Proposal(
         "loop-of-ops", f"Run the loop{where} as one op",
         f"{evidence}{duration_text(took_ps)} in all, mostly starting small ops.",
