@@ -18,6 +18,7 @@ from pathlib import Path
 import asked_programs  # noqa: F401 - they stand beside the public ones
 import everyday_programs  # noqa: F401 - so do these
 import forum_programs  # noqa: F401 - and these
+import fourth_unseen_programs  # noqa: F401 - and these
 import mistakes_and_neighbours  # noqa: F401 - and these
 import other_programs  # noqa: F401 - and these
 import public_programs
