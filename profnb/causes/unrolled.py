@@ -7,15 +7,15 @@ constants and variables only the shapes count, of arguments which they are. Turn
 needs another: then each has one turn more above it, as each layer of a chain has.
 """
 
+import re
 from collections import Counter
 from collections.abc import Collection
 from itertools import accumulate, compress
-from operator import itemgetter
 
 import numpy as np
 
 from profnb.capture.source.source_records import CAPTURED, GraphShapes, SourceRecords
-from profnb.capture.source.user_code import file_title
+from profnb.capture.source.user_code import file_title, is_user_file
 from profnb.causes.numbers import FEWEST
 from profnb.causes.starving import long_ops_share
 from profnb.core.printable import printable
@@ -24,6 +24,8 @@ from profnb.subjects.ops.op_execution import Loop
 from profnb.subjects.study import Study
 
 _STARTS_NOTHING = {"Const", "Identity", "NoOp", "Placeholder"}
+_OF_DATASETS = "Dataset_"
+_IN_ROUNDS = re.compile("threefry|random|erf_inv")
 _GIVE_NEXT = {"IteratorGetNext", "IteratorGetNextSync", "OptionalGetValue"}
 _MOVES = {
     "parameter", "constant", "get-tuple-element", "tuple", "broadcast", "bitcast", "copy", "iota", "reshape",
@@ -36,36 +38,35 @@ _FEWEST_TURNS = (
 
 def find_unrolled(study: Study) -> Loop | None:
     """Find the written-out loop of most ops; its share is of what starting and running short ops takes."""
-    most, of_ops, turns_of = 0.0, 0.0, dict[str, int]()
-    for graph in study.bounds.graphs:
-        if made := _turns(graph):
-            is_starting = [op_type not in _STARTS_NOTHING for op_type in graph.op_types]
-            is_made = [op_type != "Placeholder" for op_type in graph.op_types]
-            with_inputs = _with_inputs(graph, made)
-            traced, started = (
-                sum(compress(with_inputs, which)) / sum(which) for which in (is_made, is_starting)
-            )
-            most, of_ops, turns_of = max(
-                (most, of_ops, turns_of), (traced, started, made), key=itemgetter(0)
-            )
-    if not turns_of or not study.summary.counted.size:
-        return None
     steps_ps = float(study.steps.duration_ps[study.summary.counted].sum())
+    graphs = [one for one in study.bounds.graphs if _OF_DATASETS not in one.function]
+    turns = [_turns(graph) for graph in graphs]
+    at = max(range(len(graphs)), key=lambda row: len(turns[row]), default=None)
+    if at is None or not turns[at] or not steps_ps:
+        return None
+    chosen, turns_of = _with_inputs(graphs[at], turns[at]), turns[at]
+    shares = []
+    for unseen in (_STARTS_NOTHING, {"Placeholder"}):  # what a step starts, and what tracing makes
+        of_graphs = [[kind not in unseen for kind in graph.op_types] for graph in graphs]
+        shares.append(sum(compress(chosen, of_graphs[at])) / max(map(sum, of_graphs)))
     short = max(share_of(study, "host compute") - long_ops_share(study), 0.0)
-    short *= period_ps(study) / steps_ps
-    turns, nothing = Counter(turns_of.values()).most_common(1)[0][0], np.zeros(0, np.int64)
-    line = _line_of(study.recording.source, turns_of)
-    return Loop(
-        turns, most * short, 0.0, is_recurrent=False, others=nothing, traced=most, line=line
-    )
+    share = min(shares[0] * short * period_ps(study) / steps_ps, 1.0)
+    times, nothing = Counter(turns_of.values()).most_common(1)[0][0], np.zeros(0, np.int64)
+    line = _line_of(study.recording.source, graphs[at], set(turns_of))
+    return Loop(times, share, 0.0, is_recurrent=False, others=nothing, traced=shares[1], line=line)
 
 
 def find_unrolled_program(study: Study) -> tuple[float, str]:
-    """Find what of JAX's largest program one line made again and again, and that line; 0 for less than half.
+    """Find what of JAX's programs one file of the user's made line by line again, and its line.
 
-    What XLA copies from fusion to fusion counts with what it was copied from.
+    What XLA copies from fusion to fusion counts with what it was copied from. Random numbers are many equal
+    rounds by themselves.
+
+    Returns:
+        The share of the programs' operations, 0 where that is less than half of the largest one's.
     """
-    module = max(study.xla.hlo.modules.values(), key=len, default=None)
+    modules = list(study.xla.hlo.modules.values())
+    module = max(modules, key=len, default=None)
     if not study.program.is_jax or module is None:
         return 0.0, ""
     sizes, lines_of = module.shapes.elements.tolist(), module.source_lines.tolist()
@@ -80,37 +81,50 @@ def find_unrolled_program(study: Study) -> tuple[float, str]:
         for row in range(len(module))
         if module.opcodes[row] not in _MOVES
     )
-    again = Counter({what: times for what, times in made.items() if times > _FEWEST_TURNS})
-    if 2 * again.total() <= made.total():
-        return 0.0, ""
     lines = Counter[tuple[str, int]]()
-    for (_, _, file, line, _), times in again.items():
-        lines[file, line] += times
+    for (_, name, file, line, _), times in made.items():
+        if times > _FEWEST_TURNS and is_user_file(file) and not _IN_ROUNDS.search(name):
+            lines[file, line] += times
+    if 2 * lines.total() <= made.total():
+        return 0.0, ""
     (file, line), _ = lines.most_common(1)[0]
     source = study.recording.source
     title = f"{file_title(file, source.cells if source is not None else {})}:{line}"
-    return again.total() / made.total(), printable(title) if file else ""
+    of_module = len(module) / sum(map(len, modules))
+    return of_module * lines.total() / made.total(), printable(title)
 
 
 def _turns(graph: GraphShapes) -> dict[str, int]:
     """The ops of the turns of a loop, by name, and how many turns there were."""
     ends = list(accumulate(graph.outputs))
-    numbers: dict[object, int] = {}
-    of_tensor = [(-1, False)] * len(graph.dtypes)  # what it does, and whether it does so to data
+    numbers, values = dict[object, int](), dict[object, int]()
+    nothing: tuple[int, object, bool] = (-1, -1, False)
+    # What it does, what value it is, whether it is of data.
+    of_tensor = [nothing] * len(graph.dtypes)
     of_op = []
     for row, op_type in enumerate(graph.op_types):
         made = slice(ends[row] - graph.outputs[row], ends[row])
-        taken = [of_tensor[tensor] if tensor >= 0 else (-1, False) for tensor in graph.inputs[row]]
+        taken = [of_tensor[tensor] if tensor >= 0 else nothing for tensor in graph.inputs[row]]
+        shapes, is_constant, is_next = graph.shapes[made], op_type == "Const", op_type in _GIVE_NEXT
         is_held = "resource" in graph.dtypes[made] or graph.settings.get(row) == CAPTURED
-        is_source = op_type in _GIVE_NEXT or not (taken or op_type == "Const" or is_held)
-        is_data = is_source or any(data for _, data in taken)
-        what = op_type, graph.shapes[made], tuple(number for number, _ in taken), is_source and row
+        is_source = is_next or not (taken or is_constant or is_held)
+        is_data = is_source or any(data for _, _, data in taken)
+        what = op_type, shapes, tuple(number for number, _, _ in taken), is_source and row
         number = numbers.setdefault(what, len(numbers))
-        of_op.append(number if is_data and op_type not in _STARTS_NOTHING else -1)
-        of_tensor[made] = [(number, is_data)] * graph.outputs[row]
-    times = Counter(of_op)
-    is_turn = [number >= 0 and times[number] > _FEWEST_TURNS for number in of_op]
-    return {name: times[of_op[row]] for row, name in compress(enumerate(graph.op_names), is_turn)}
+        # Of the same values the same comes out, and TensorFlow works it out once. Two numbers may be one.
+        is_one_value = taken or (is_constant and shapes == ((),))
+        value = op_type, shapes, tuple(same for _, same, _ in taken), None if is_one_value else row
+        same = values.setdefault(value, len(values))
+        of_op.append((number if is_data and op_type not in _STARTS_NOTHING else -1, same))
+        outputs = range(made.start, made.stop)
+        of_tensor[made] = [(number, (same, at - made.start), is_data) for at in outputs]
+        if is_next:  # each is an argument of its own
+            of_tensor[made] = [(-2 - at, -2 - at, True) for at in outputs]
+    times = Counter(number for number, _ in set(of_op))
+    is_turn = [number >= 0 and times[number] > _FEWEST_TURNS for number, _ in of_op]
+    return {
+        name: times[of_op[row][0]] for row, name in compress(enumerate(graph.op_names), is_turn)
+    }
 
 
 def _with_inputs(graph: GraphShapes, names: Collection[str]) -> list[bool]:
@@ -127,13 +141,16 @@ def _with_inputs(graph: GraphShapes, names: Collection[str]) -> list[bool]:
     return is_chosen
 
 
-def _line_of(source: SourceRecords | None, ops: Collection[str]) -> str:
-    lines = Counter[tuple[str, int]]()
+def _line_of(source: SourceRecords | None, of: GraphShapes, ops: Collection[str]) -> str:
+    """The user's line that made most of some ops of a graph; other graphs have ops of their names, too."""
+    lines, every = Counter[tuple[str, int]](), set(of.op_names)
     for graph in source.graphs if source is not None else ():
+        if source is None or not every.issuperset(graph.op_names):
+            continue
         for name, place, is_outside in zip(
             graph.op_names, graph.places, graph.is_outside, strict=True
         ):
-            if source is not None and place >= 0 and not is_outside and name in ops:
+            if place >= 0 and not is_outside and name in ops:
                 lines[source.places[place]] += 1
     if source is None or not lines:
         return ""

@@ -29,6 +29,8 @@ def test_a_tensor_that_grows_is_to_be_collected():
 
 @pytest.mark.parametrize("takes", [
     [50] * 200,  # as long each time
+    [20] * 120 + [900] * 80,  # larger batches behind smaller ones
+    range(40, 480, 2),  # sequences sorted by length
     [50, 400] * 100,  # two in turn
     range(1, 30),  # too few to tell
     range(200, 401),  # twice as long at the end

@@ -1,12 +1,14 @@
 """Loops of Python's that tracing wrote out: turns that need nothing of each other, and what looks like them."""
 
+from dataclasses import replace
+
 import pytest
 from advised import alone
 from traces import event, host, line, read
 
 from profnb.capture.recording import Recording
 from profnb.capture.source.source_records import CAPTURED, GraphLines, GraphShapes, SourceRecords
-from profnb.causes.unrolled import find_unrolled
+from profnb.causes.unrolled import _turns, find_unrolled
 from profnb.subjects.study import Study
 
 MS = 10**9
@@ -107,11 +109,29 @@ def an_optimizer(graph, data):
         graph.add("AssignSubVariableOp", graph.variable(), graph.add("Mul", rate, data))
 
 
-@pytest.mark.parametrize("made", [a_recurrence, layers_in_a_chain, layers_on_arguments_of_their_own, a_few_columns, an_optimizer])
+def a_mask_worked_out_for_each_layer(graph, data):
+    """All of one tensor and one number: TensorFlow does it once."""
+    for _ in range(TURNS):
+        mask = graph.add("Cast", data)
+        data_of = graph.add("MatMul", graph.add("Placeholder"), graph.variable())
+        graph.add("AddV2", data_of, mask)
+
+
+@pytest.mark.parametrize("made", [a_mask_worked_out_for_each_layer, a_recurrence, layers_in_a_chain, layers_on_arguments_of_their_own, a_few_columns, an_optimizer])
 def test_what_only_looks_like_such_a_loop_is_none(made):
     graph = Graph()
     made(graph, graph.add("Placeholder"))
     assert find_unrolled(study_of(graph)) is None
+
+
+def test_features_that_an_iterator_gives_are_other_data_each():
+    kinds = ("IteratorGetNext", *["ExpandDims"] * TURNS)
+    taken = ((), *((at,) for at in range(TURNS)))
+    names = tuple(f"op_{at}" for at in range(TURNS + 1))
+    many = 2 * TURNS
+    shapes = GraphShapes(names, kinds, taken, (TURNS, *[1] * TURNS), ((4,),) * many, ("float32",) * many, {})
+    assert _turns(shapes) == {}
+    assert len(_turns(replace(shapes, op_types=("Unpack", *kinds[1:])))) == TURNS
 
 
 def test_beside_ops_that_compute_for_long_its_ops_take_little():

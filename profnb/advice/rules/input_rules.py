@@ -279,7 +279,7 @@ _ADAPT_ONCE, _ADAPT_LESS = (
     "Adapt the layer once, before the loop",
     "Adapt on arrays or on less data",
 )
-_BEFORE_LOOP = "Call layer.adapt(data) before the loop. The layer keeps the result."
+_BEFORE_LOOP = "If its data stay the same, call layer.adapt(data) once, before the loop."
 _ON_ARRAYS = (
     "Normalization adapts faster on an array: layer.adapt(frame[columns].to_numpy()). Or adapt on a part: "
     "layer.adapt(dataset.take(100)). Means hardly change, a vocabulary loses rare words."

@@ -425,16 +425,14 @@ def loops_of_small_ops(model: Model, study: Study) -> Proposals:
     been traced turn by turn as well.
     """
     tree = model.tree
-    loop = find_loop(study) or (None if study.program.has_device else find_unrolled(study))
+    loop = find_loop(study)
+    if loop is None or loop.turns < 2 or loop.is_recurrent or loop.long_share > loop.share / 2:
+        loop = None if study.program.has_device else find_unrolled(study)
     steps = [row for row in model.main_steps if tree.kind[row] != parts.VALIDATION]
-    if loop is None or loop.turns < 2 or loop.is_recurrent or not steps:
-        return
-    if _RECURRENT_LAYERS & set(study.layers.table.layer_type):
+    if loop is None or not steps or _RECURRENT_LAYERS & set(study.layers.table.layer_type):
         return
     rows = tree.with_below(steps)
     whole = float(tree.self_ps[rows].sum())
-    if loop.long_share > loop.share / 2:  # it is computing that takes the time
-        return
     # At once: its long ops as now, of the rest one turn; perhaps more, as the ops then are larger. Of what
     # lies around it all remains; or less by what feeds the loop, a sixth to a fifth of its time as measured.
     at_once = loop.long_share + max(loop.share - loop.long_share, 0.0) / loop.turns
@@ -446,21 +444,22 @@ def loops_of_small_ops(model: Model, study: Study) -> Proposals:
     edits = [Edit(rows, whole * least, whole * most)]
     name = next((tree.name[row] for row in steps if tree.name[row]), "")
     where = f" in {quoted(name)}" if name else ""
-    took_ps = loop.share * whole
-    turns = count_text(loop.turns)
+    turns, took = count_text(loop.turns), duration_text(loop.share * whole)
     evidence = f"A loop{where} (for, tf.while_loop or tf.map_fn) ran {turns} iterations a step, "
+    evidence += f"{took} in all, mostly starting small ops."
     code = "Or take several elements an iteration, or jit_compile=True."
     if loop.traced:
         tracing = tree.with_below(tree.rows(parts.FIRST))
         traced_ps = float(tree.self_ps[tracing].sum()) * loop.traced
         edits.append(Edit(tracing, traced_ps / loop.turns, traced_ps * QUARTER, loop.traced))
-        took_ps += traced_ps
         evidence = f"Tracing wrote all {turns} iterations of a Python loop{where} into the graph: "
-        evidence += f"{percent_text(loop.traced)} of its ops, "
+        evidence += f"{percent_text(loop.traced)} of its ops. Running them took {took}"
+        first = f", their share of the steps that traced {duration_text(traced_ps)}"
+        evidence += f"{first if traced_ps else ''}."
         code = "A loop over tf.range is traced once. One metric can count for all classes."
     yield Proposal(
         "loop-of-ops", f"Run the loop{where} as one op",
-        f"{evidence}{duration_text(took_ps)} in all, mostly starting small ops.",
+        evidence,
         "If no iteration needs an earlier result, run one op over all: make the loop one more axis of the "
         f"tensors (often tf.vectorized_map is enough). {code}",
         f"{GUIDE}/function#autograph_transformations", edits, loop.line or tree.line_above(steps[0]),

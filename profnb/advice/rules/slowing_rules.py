@@ -48,16 +48,18 @@ def slowing_down(model: Model, study: Study) -> Proposals:
 def joined_again(model: Model, study: Study) -> Proposals:
     """A tensor grows piece by piece, and is copied whole for each."""
     joins, least_ps, most_ps = slowing.find_growing_joins(study)
-    if not joins.size:
-        return
     whole = float(model.tree.self_ps.sum())
+    if not joins.size or not whole:
+        return
+    least_ps, most_ps = min(least_ps, whole), min(most_ps, whole)
     took = duration_text(float(study.trace.events.duration_ps[joins].sum()))
     is_join = np.isin(np.arange(len(study.trace.events)), joins)
     yield Proposal(
         "joined-again", "Collect in a list, concatenate once",
         f"Concatenating ran {count_text(joins.size)} times and took longer and longer: {took} in all. Each "
         "time it copies all that was there before.",
-        f"parts.append(new) in the loop. Behind the loop, once: {study.program.text_of(_JOIN)}.",
+        f"parts.append(new) in the loop. Behind the loop, once: {study.program.text_of(_JOIN)}. If each turn "
+        "needs the whole: make it in its last size before the loop, and fill it.",
         f"{GUIDE}/profiler",
         [Edit(np.arange(len(model.tree)), 0.0, most_ps - least_ps, most_ps / whole)],
         longest_line(study, is_join),

@@ -107,9 +107,9 @@ class TorchLoops:
         self._begin(_BY_BATCH)
 
     def _zeroes(self, *_: object, **__: object) -> None:
+        self._calls_at_zero_grad = self._scopes.calls
         if not self._begun_by and not self._is_zero_grad_late:
             self._use()
-            self._calls_at_zero_grad = self._scopes.calls
             self._begin(_BY_ZERO_GRAD)
 
     def _begin(self, by: int) -> None:
@@ -122,12 +122,7 @@ class TorchLoops:
             return
         self._use()
         self._latest = id(optimizer)
-        calls, calls_before = self._scopes.calls, self._calls_at_end
-        self._calls_at_end = calls
-        if self._begun_by == _BY_ZERO_GRAD and calls_before < self._calls_at_zero_grad == calls:
-            self._is_zero_grad_late = True
-            self._begun_by = 0
-            self._steps.abandon()
+        self._look_where_zero_grad_stands()
         begun_by = self._begun_by
         if self._ends is None and begun_by == _BY_BATCH:
             return  # another optimizer may follow
@@ -137,6 +132,17 @@ class TorchLoops:
             if begun_by in (0, _BY_END):
                 self._begun_by = _BY_END
                 self._steps.begin(self._door)
+
+    def _look_where_zero_grad_stands(self) -> None:
+        calls, calls_before = self._scopes.calls, self._calls_at_end
+        self._calls_at_end = calls
+        if not self._door.is_running:
+            return
+        if self._is_zero_grad_late and calls > self._calls_at_zero_grad:  # another loop
+            self._is_zero_grad_late, self._begun_by = False, _BY_ZERO_GRAD
+        elif self._begun_by == _BY_ZERO_GRAD and calls_before < self._calls_at_zero_grad == calls:
+            self._is_zero_grad_late, self._begun_by = True, 0
+            self._steps.abandon()
 
     def _mark_began(self, mark: StepMark) -> None:
         """A step that the user marks begins; inside a step there is none."""
