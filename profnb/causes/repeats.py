@@ -39,7 +39,7 @@ from profnb.subjects.layers.layer_rows import OTHERS
 from profnb.subjects.study import Study
 from profnb.trace.names import parse_op
 
-_FEWEST_MODELS = 3  # two are compared; three come from a loop
+FEWEST_OF_A_LOOP = 3  # two are compared; three come from a loop
 _COMPILE, _BUILDING_LAYERS = "Model.compile", "layers"
 _VALIDATES = re.compile(
     r"(?:^|_)(?:test|val|valid|validate|validation|eval|evaluate|evaluation)(?:_|$)", re.IGNORECASE
@@ -121,7 +121,7 @@ def _traced_in_a_loop(functions: tuple[TracedFunction, ...]) -> tuple[TracedFunc
         return None
     place, models = places.most_common(1)[0]
     first = next(one for one in keras if (one.code, one.phase, one.caller) == place)
-    return (first, models) if models >= _FEWEST_MODELS else None
+    return (first, models) if models >= FEWEST_OF_A_LOOP else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,7 +384,7 @@ def _lookups(graph: GraphShapes) -> list[int]:
 
     A product with anything but a variable mixes rows (experts, attention), which no embedding does.
     """
-    maker = [row for row, count in enumerate(graph.outputs) for _ in range(count)]
+    maker = graph.makers
     first = [0, *accumulate(graph.outputs)]
 
     def origin(tensor: int) -> int:

@@ -14,12 +14,12 @@ from itertools import accumulate, compress
 
 import numpy as np
 
-from profnb.capture.source.source_records import CAPTURED, GraphShapes, SourceRecords
-from profnb.capture.source.user_code import file_title, is_user_file
+from profnb.capture.source.source_records import CAPTURED, GraphShapes
+from profnb.capture.source.user_code import is_user_file
 from profnb.causes.numbers import FEWEST
 from profnb.causes.starving import long_ops_share
 from profnb.core.printable import printable
-from profnb.subjects.advising import period_ps, share_of
+from profnb.subjects.advising import line_text, period_ps, share_of
 from profnb.subjects.ops.op_execution import Loop
 from profnb.subjects.study import Study
 
@@ -31,9 +31,7 @@ _MOVES = {
     "parameter", "constant", "get-tuple-element", "tuple", "broadcast", "bitcast", "copy", "iota", "reshape",
     "transpose", "convert",
 }  # fmt: skip
-_FEWEST_TURNS = (
-    2 * FEWEST
-)  # so many columns of a table, or steps of a network, are written one by one
+_FEWEST_TURNS = 2 * FEWEST  # so many columns of a table, or layers, are written one by one
 
 
 def find_unrolled(study: Study) -> Loop | None:
@@ -52,7 +50,7 @@ def find_unrolled(study: Study) -> Loop | None:
     short = max(share_of(study, "host compute") - long_ops_share(study), 0.0)
     share = min(shares[0] * short * period_ps(study) / steps_ps, 1.0)
     times, nothing = Counter(turns_of.values()).most_common(1)[0][0], np.zeros(0, np.int64)
-    line = _line_of(study.recording.source, graphs[at], set(turns_of))
+    line = _line_of(study, graphs[at], turns_of)
     return Loop(times, share, 0.0, is_recurrent=False, others=nothing, traced=shares[1], line=line)
 
 
@@ -71,27 +69,19 @@ def find_unrolled_program(study: Study) -> tuple[float, str]:
         return 0.0, ""
     sizes, lines_of = module.shapes.elements.tolist(), module.source_lines.tolist()
     made = Counter(
-        (
-            module.opcodes[row],
-            module.op_names[row],
-            module.source_files[row],
-            lines_of[row],
-            sizes[row],
-        )
+        (module.op_names[row], opcode, module.source_files[row], lines_of[row], sizes[row])
         for row in range(len(module))
-        if module.opcodes[row] not in _MOVES
+        if (opcode := module.opcodes[row]) not in _MOVES
     )
     lines = Counter[tuple[str, int]]()
-    for (_, name, file, line, _), times in made.items():
+    for (name, _, file, line, _), times in made.items():
         if times > _FEWEST_TURNS and is_user_file(file) and not _IN_ROUNDS.search(name):
             lines[file, line] += times
     if 2 * lines.total() <= made.total():
         return 0.0, ""
     (file, line), _ = lines.most_common(1)[0]
-    source = study.recording.source
-    title = f"{file_title(file, source.cells if source is not None else {})}:{line}"
     of_module = len(module) / sum(map(len, modules))
-    return of_module * lines.total() / made.total(), printable(title)
+    return of_module * lines.total() / made.total(), printable(line_text(study, file, line))
 
 
 def _turns(graph: GraphShapes) -> dict[str, int]:
@@ -129,7 +119,7 @@ def _turns(graph: GraphShapes) -> dict[str, int]:
 
 def _with_inputs(graph: GraphShapes, names: Collection[str]) -> list[bool]:
     """Mark some ops of a graph, and all that nothing but these need: constants, what reads a variable."""
-    maker = [row for row, count in enumerate(graph.outputs) for _ in range(count)]
+    maker = graph.makers
     is_chosen, is_needed, by_others = ([False] * len(graph.op_names) for _ in range(3))
     for row in reversed(range(len(graph.op_names))):
         only_chosen = is_needed[row] and not by_others[row]
@@ -141,18 +131,17 @@ def _with_inputs(graph: GraphShapes, names: Collection[str]) -> list[bool]:
     return is_chosen
 
 
-def _line_of(source: SourceRecords | None, of: GraphShapes, ops: Collection[str]) -> str:
+def _line_of(study: Study, of: GraphShapes, ops: Collection[str]) -> str:
     """The user's line that made most of some ops of a graph; other graphs have ops of their names, too."""
-    lines, every = Counter[tuple[str, int]](), set(of.op_names)
+    source, every = study.recording.source, set(of.op_names)
+    lines = Counter[tuple[str, int]]()
     for graph in source.graphs if source is not None else ():
-        if source is None or not every.issuperset(graph.op_names):
-            continue
-        for name, place, is_outside in zip(
-            graph.op_names, graph.places, graph.is_outside, strict=True
-        ):
-            if place >= 0 and not is_outside and name in ops:
-                lines[source.places[place]] += 1
-    if source is None or not lines:
-        return ""
-    (file, line), _ = lines.most_common(1)[0]
-    return printable(f"{file_title(file, source.cells)}:{line}")
+        if source is not None and every.issuperset(graph.op_names):
+            made = zip(graph.op_names, graph.places, graph.is_outside, strict=True)
+            lines.update(
+                source.places[place]
+                for name, place, is_outside in made
+                if place >= 0 and not is_outside and name in ops
+            )
+    (place, _), *_ = lines.most_common(1) or [(("", 0), 0)]
+    return printable(line_text(study, *place))

@@ -4,7 +4,6 @@ estimates                     a few values to an estimate of their mean, and two
 speedup, quality              how much faster, and how sure; the cost in what was learned
 differences, op_differences   where two runs differ by category; op by op, layer by layer, event by event
 tree_differences              where the whole cell's time differs, part by part
-
 part_section                  how that is shown, and written for a pull request
 section                       how a comparison is shown, its runs as boxes
 ranking                       settings that were run in rounds, to how each stands to the best one

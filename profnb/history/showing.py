@@ -34,7 +34,6 @@ _KIND_COLOURS = {
     "steady": _STEADY, "slower from here on": COLOURS["input"],
     "faster from here on": COLOURS["host compute"], "left aside": COLOURS["all others"],
 }  # fmt: skip
-
 _NAMED = 7  # characters of a commit
 _OPENED = Markup('<div class="profnb-run"></div>')  # where a run stands that was clicked
 

@@ -165,6 +165,8 @@ def test_the_command_and_the_option_take_a_name_or_a_number(tmp_path, capsys):
     assert parse("--steps", "12").max_steps == 12
     with pytest.raises(ValueError, match="name of a range"):
         profnb.CaptureOptions(steps=" ")
+    with pytest.raises(ValueError, match="steps takes a range's name: max_steps=12 is a number"):
+        profnb.CaptureOptions(steps=12)
 
 
 # What one stream runs at once.

@@ -13,6 +13,7 @@ from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.part_records import EPOCH
 from profnb.capture.recording import BEFORE, FEEDS
 from profnb.causes.numbers import HAND_OVER_PS, LEFT, QUARTER
+from profnb.causes.repeats import FEWEST_OF_A_LOOP
 from profnb.causes.starving import (
     diagnose_queue,
     examples_a_step,
@@ -262,7 +263,7 @@ def adapting(model: Model) -> Proposals:
         times, name = int(tree.occurrences[row]), quoted(tree.name[row])
         made = [at for at in building if 2 * tree.occurrences[at] > times and at != row]
         title, code, remains = _ADAPT_LESS, _ON_ARRAYS, (0.0, LEFT)
-        if times >= _FEWEST_ADAPTED and not made:
+        if times >= FEWEST_OF_A_LOOP and not made:
             title, code, remains = _ADAPT_ONCE, _BEFORE_LOOP, (1 / times, 1 / times)
         elif not tree.rows(parts.INPUT, below=row):
             continue
@@ -274,11 +275,8 @@ def adapting(model: Model) -> Proposals:
         )  # fmt: skip
 
 
-_FEWEST_ADAPTED = 3  # two are compared; three come from a loop
-_ADAPT_ONCE, _ADAPT_LESS = (
-    "Adapt the layer once, before the loop",
-    "Adapt on arrays or on less data",
-)
+_ADAPT_ONCE = "Adapt the layer once, before the loop"
+_ADAPT_LESS = "Adapt on arrays or on less data"
 _BEFORE_LOOP = "If its data stay the same, call layer.adapt(data) once, before the loop."
 _ON_ARRAYS = (
     "Normalization adapts faster on an array: layer.adapt(frame[columns].to_numpy()). Or adapt on a part: "

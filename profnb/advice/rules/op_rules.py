@@ -93,11 +93,12 @@ def started_in_pieces(model: Model, study: Study) -> Proposals:
 
 def _first_compilations(model: Model, pieces: Pieces) -> list[Edit]:
     """Programs that are all there is have been compiled one by one; one that does all is compiled sooner."""
+    if not model.program.is_jax or pieces.beside:
+        return []
     tree = model.tree
     first = tree.with_below(tree.rows(parts.FIRST, parts.SLOW_FIRST)).tolist()
     rows = [at for at in first if tree.kind[at] in (TRACING, COMPILATION)]
-    are_all = model.program.is_jax and not pieces.beside
-    return [scale(tree, rows, 0.0, LEFT)] if are_all else []
+    return [scale(tree, rows, 0.0, LEFT)]
 
 
 def _programs(study: Study, pieces: Pieces, share: str, edit: Edit) -> Proposals:
@@ -425,11 +426,13 @@ def loops_of_small_ops(model: Model, study: Study) -> Proposals:
     been traced turn by turn as well.
     """
     tree = model.tree
+    steps = [row for row in model.main_steps if tree.kind[row] != parts.VALIDATION]
+    if not steps or _RECURRENT_LAYERS & set(study.layers.table.layer_type):
+        return
     loop = find_loop(study)
     if loop is None or loop.turns < 2 or loop.is_recurrent or loop.long_share > loop.share / 2:
         loop = None if study.program.has_device else find_unrolled(study)
-    steps = [row for row in model.main_steps if tree.kind[row] != parts.VALIDATION]
-    if loop is None or not steps or _RECURRENT_LAYERS & set(study.layers.table.layer_type):
+    if loop is None:
         return
     rows = tree.with_below(steps)
     whole = float(tree.self_ps[rows].sum())
@@ -458,8 +461,7 @@ def loops_of_small_ops(model: Model, study: Study) -> Proposals:
         evidence += f"{first if traced_ps else ''}."
         code = "A loop over tf.range is traced once. One metric can count for all classes."
     yield Proposal(
-        "loop-of-ops", f"Run the loop{where} as one op",
-        evidence,
+        "loop-of-ops", f"Run the loop{where} as one op", evidence,
         "If no iteration needs an earlier result, run one op over all: make the loop one more axis of the "
         f"tensors (often tf.vectorized_map is enough). {code}",
         f"{GUIDE}/function#autograph_transformations", edits, loop.line or tree.line_above(steps[0]),

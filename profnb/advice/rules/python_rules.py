@@ -33,6 +33,7 @@ from profnb.causes.starving import (
     input_work_share,
     long_ops_share,
 )
+from profnb.core.columns import flags_at
 from profnb.core.printable import LONGEST_NAME, printable, quoted
 from profnb.core.units import count_text, counted_text, duration_text, durations_text, percent_text
 from profnb.steps.program_kind import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN
@@ -402,7 +403,7 @@ def python_in_the_step(model: Model, study: Study) -> Proposals:
     largest = int(names[np.bincount(row, took_ps).argmax()])
     op = parse_op(study.trace.names[largest])
     each = functions.size / study.summary.counted.size
-    where = longest_line(study, np.isin(np.arange(len(events)), functions))
+    where = longest_line(study, flags_at(functions, len(events)))
     what = f"the Python at {where}" if where else "Python functions"
     yield Proposal(
         "python-in-the-step", f"Take {what} out of the step",

@@ -7,6 +7,7 @@ from profnb.advice.proposals import Proposal, Proposals, of_trace
 from profnb.advice.replay import Edit
 from profnb.causes import slowing
 from profnb.causes.repeats import longest_line
+from profnb.core.columns import flags_at
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.steps.program_kind import PYTORCH, UNKNOWN
 from profnb.subjects.advising import GUIDE
@@ -53,7 +54,7 @@ def joined_again(model: Model, study: Study) -> Proposals:
         return
     least_ps, most_ps = min(least_ps, whole), min(most_ps, whole)
     took = duration_text(float(study.trace.events.duration_ps[joins].sum()))
-    is_join = np.isin(np.arange(len(study.trace.events)), joins)
+    is_join = flags_at(joins, len(study.trace.events))
     yield Proposal(
         "joined-again", "Collect in a list, concatenate once",
         f"Concatenating ran {count_text(joins.size)} times and took longer and longer: {took} in all. Each "

@@ -122,6 +122,11 @@ class GraphShapes:
     settings: dict[int, str] = field(default_factory=dict)
     function: str = ""
 
+    @property
+    def makers(self) -> list[int]:
+        """The row of the op that makes each tensor, T."""
+        return [row for row, count in enumerate(self.outputs) for _ in range(count)]
+
 
 @dataclass
 class SourceRecords:

@@ -270,11 +270,7 @@ class _GraphCosts:
     ) -> None:
         self._graph, self._recorded = graph, recorded
         self._shapes = fill_shapes(graph, batch_size, recorded)
-        self._first: list[int] = []
-        self._maker: list[int] = []  # the op that makes each tensor
-        for row, count in enumerate(graph.outputs):
-            self._first.append(len(self._maker))
-            self._maker.extend([row] * count)
+        self._first, self._maker = list(accumulate(graph.outputs, initial=0)), graph.makers
 
     def cost(self, row: int, op_type: str) -> Cost | None:
         """Cost of one run of the op of a row, which the trace calls a type; None where not known."""
