@@ -107,7 +107,7 @@ def scale(
 def once(
     tree: CellTree,
     nodes: Sequence[int],
-    times: int,
+    times: float,
     each_ps: tuple[float, float],
     because: str = "",
     *,

@@ -247,6 +247,21 @@ INVOKES = tuple(
     for name in names
 )  # fmt: skip
 
+# What loads models.
+LOADS = tuple(
+    Seam(
+        path, "models loaded again and again are not told", only_with=f"{path.partition(':')[0]}:__name__",
+        cost=_ONCE,
+    )
+    for path in (
+        "keras.src.saving.saving_lib:load_model",
+        "keras.src.legacy.saving.legacy_h5_format:load_model_from_hdf5",
+        "tensorflow.python.saved_model.load:load_partial",
+        "torch:load",
+        *(f"{at}:Interpreter.__init__" for at in list(INTERPRETERS)[:2]),
+    )
+)  # fmt: skip
+
 # TensorFlow's input pipelines and settings.
 _NO_DATASETS = "iterators are not named after their datasets' functions"
 DATASET = Seam("tensorflow:data.Dataset", "a sweep cannot prefetch")

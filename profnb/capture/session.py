@@ -30,6 +30,7 @@ from profnb.capture.machine.waits import watch_network_files
 from profnb.capture.marking.step_recorder import StepRecorder
 from profnb.capture.marking.trace_events import find_changing_arguments
 from profnb.capture.memory.python_objects import PythonObjects
+from profnb.capture.models.load_watch import LoadWatch
 from profnb.capture.models.model_watch import FitWatch, ModelWatch
 from profnb.capture.parts.cell_counters import CallClock, InFlight, OwnTime, watch_in_flight
 from profnb.capture.parts.part_records import PROFNB, shorten_parts
@@ -97,7 +98,7 @@ class Capture:
         )
         self.machine = MachineWatch()
         self.python_objects = PythonObjects(messages)
-        self.models = ModelWatch()
+        self.models, self._loads = ModelWatch(), LoadWatch()
         self._scopes = TorchScopes(self.profilers.torch, self.models)
         self._hooks = ExitStack()  # until it ends
         self._window_hooks = ExitStack()  # until the window closes
@@ -214,6 +215,7 @@ class Capture:
             int(sum(one.took_s for one in (self.sampler, self.journal, self.machine)) * 1e9),
         )
         cell = divide_cell(counts, looks, timed)
+        cell.loads = self._loads.records()
         self.source.add_places((part.file, part.line) for part in cell.parts if part.file)
         recording.marking_ns = self.recorder.open.marking_ns
         recording.machine = self.machine.records if len(self.machine.records) else None
@@ -330,6 +332,7 @@ class Capture:
     def _look_up(self, module: ModuleType) -> Library:
         library = Library(module, self._hook_failed, self._thread)
         self._libraries.append(library)
+        self._watch(self._loads.watch(library))
         return library
 
     def _imported(self, name: str, hook: Callable[[Library], object], proof: Seam) -> None:

@@ -120,6 +120,14 @@ class CellTree(RowColumns):
         behind = np.flatnonzero(self.depth[row + 1 :] <= self.depth[row])
         return np.arange(row, row + 1 + behind[0] if behind.size else len(self))
 
+    def rows_above(self, row: int) -> list[int]:
+        """The nodes above one, the innermost first."""
+        above = list[int]()
+        while row > 0:
+            row = int(self.parent[row])
+            above.append(row)
+        return above
+
     def with_below(self, nodes: Sequence[int]) -> Int64s:
         """Nodes with all below them, each once."""
         below = [np.zeros(0, np.int64), *map(self.rows_below, nodes)]

@@ -83,8 +83,8 @@ def find_models_again(study: Study) -> ModelsAgain | None:
     )
     compiled = sum(part.occurrences for part in building if part.name == _COMPILE)
     are_counted = bool(building) and all(part.is_counted for part in building)
-    is_loaded = sum(part.occurrences for part in loaded) >= count
-    if is_loaded or (are_counted and max(seen, compiled) < count - 1):
+    are_loaded = sum(one.times for one in cell.loads) + sum(part.occurrences for part in loaded)
+    if are_loaded >= count or (are_counted and max(seen, compiled) < count - 1):
         return None
     tracing_ns = _tracing_again_ns(study)
     making_ns = sum(part.wall_ns - part.longest_ns for part in building)

@@ -7,6 +7,7 @@ from profnb.advice.advise import advise, proposals_of
 from profnb.advice.cell_model import Model
 from profnb.advice.what_if import what_if
 from profnb.causes.cell_tree import grow_tree
+from profnb.capture.parts.part_records import Loads
 from profnb.capture.step_records import CALL, RUN
 
 EAGER_OP = ("matmul", f"{TENSORFLOW}/ops/gen_math_ops.py", 100, 120)
@@ -26,8 +27,9 @@ def cell():
     return Cell()
 
 
-def model_of(cell):
+def model_of(cell, loads=()):
     records = cell.records()
+    records.loads = list(loads)
     return Model(grow_tree(records, None), None, is_here=False, cores=2, cell=records)
 
 
@@ -35,8 +37,8 @@ def told(cell):
     return [(one.rule, one.title) for one in advise(model_of(cell))]
 
 
-def rules(cell):
-    return [one.rule for one in advise(model_of(cell))]
+def rules(cell, loads=()):
+    return [one.rule for one in advise(model_of(cell, loads))]
 
 
 def trained(cell, steps=10, ms=30, **how):
@@ -401,6 +403,41 @@ def test_saving_three_times_or_more_is_too_often(cell):
     trained(once, 15, 20, kind=CALL, name="learn")
     once.work(300, saves())
     assert rules(once) == []
+
+
+LOAD = ("load_model", f"{KERAS_3}/saving/saving_api.py", 126, 190)
+ALLOCATE, MAKE = ((f"Interpreter.{name}", "/x/site-packages/ai_edge_litert/interpreter.py", 400, 420) for name in ("allocate_tensors", "__init__"))
+
+
+def test_a_model_loaded_for_each_example_is_told_with_the_tracing_of_each(cell):
+    for _ in range(10):
+        cell.work(60, mine("classify"), LOAD)
+        cell.step(30, kind=CALL, name="call", retraced=True)
+        cell.step(10, kind=CALL, name="call")
+    first, *_ = advise(model_of(cell, [Loads("load_model", 10, 1)]))
+    assert (first.rule, first.title) == ("loaded-again", "Load the model once")
+    assert "`load_model` ran 10 times and took 600 ms, 60.0 ms each." in first.evidence
+    low, high = (one / first.wall_ms for one in first.saves_ms)
+    assert (low, high) == pytest.approx((0.9 * 600 / 1000, (0.9 * 600 + 0.75 * 400) / 1000), abs=0.01)
+
+
+def test_an_interpreter_made_for_each_image_is_told_with_its_allocating(cell):
+    for _ in range(10):
+        cell.work(20, mine("ready"), MAKE)
+        cell.work(60, mine("ready"), ALLOCATE)
+        cell.step(20, name="invoke")
+    first, *_ = advise(model_of(cell, [Loads("Interpreter.__init__", 10, 1)]))
+    assert (first.rule, first.title) == ("loaded-again", "Load the interpreter once")
+    assert "`Interpreter.__init__` and `Interpreter.allocate_tensors` ran 10 times and took 800 ms" in first.evidence
+    assert first.saves_ms[0] / first.wall_ms == pytest.approx(0.72, abs=0.01)
+
+
+@pytest.mark.parametrize(("times", "models"), [(1, 1), (2, 1), (10, 10), (10, 5)])
+def test_models_that_are_loaded_once_each_are_not_loaded_again(cell, times, models):
+    for _ in range(times):
+        cell.work(600 / times, mine("classify"), LOAD)
+        cell.step(40, kind=CALL, name="call")
+    assert "loaded-again" not in rules(cell, [Loads("load_model", times, models)])
 
 
 def test_the_one_that_saves_most_comes_first_and_the_next_is_what_it_adds(cell):

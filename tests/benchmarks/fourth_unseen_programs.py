@@ -211,7 +211,7 @@ def signatures_paired_by_np_where():
     return (lambda: run(searching)), (lambda: run(looking_up))
 
 
-@case("own-python")
+@case("loaded-again")
 def leaflets_served_by_an_interpreter_each():
     """A service on LiteRT: classify(image) makes and allocates an Interpreter for each request.
 

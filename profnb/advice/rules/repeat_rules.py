@@ -15,7 +15,7 @@ from profnb.advice.replay import Edit, once, replay, scale
 from profnb.advice.what_if import epochs_restart_free
 from profnb.capture.parts import part_records as parts
 from profnb.causes import repeats
-from profnb.causes.cell_tree import STEPS
+from profnb.causes.cell_tree import STEPS, CellTree
 from profnb.causes.compiled_again import Retracing, find_retracing, find_tracing_steps
 from profnb.causes.numbers import FEWEST, LEAST_SHARE, LEFT, QUARTER, SELDOM
 from profnb.causes.repeats import DATA, LOOKUP, SAME
@@ -446,7 +446,71 @@ def new_model_in_a_loop(model: Model, study: Study) -> Proposals:
         )  # fmt: skip
 
 
+_LOADED = {
+    parts.CHECKPOINTING: (
+        "Load it before the loop, or when the service starts, and keep it: model = load(path). A global or "
+        "functools.cache holds it for all calls.",
+        "https://keras.io/guides/serialization_and_saving/",
+    ),
+    parts.INTERPRETER: (
+        "Make the interpreter and call allocate_tensors() once, before the loop. set_tensor and invoke() "
+        "serve all examples.",
+        "https://ai.google.dev/edge/litert/inference",
+    ),
+}
+
+
+@of_cell
+def loaded_again(model: Model) -> Proposals:
+    """The same model is loaded, or its interpreter made, three times or more.
+
+    What is loaded anew is traced and warmed up anew, and put away.
+    """
+    tree = model.tree
+    for loads in model.cell.loads if model.cell else ():
+        nodes = [row for row in tree.rows(*_LOADED) if tree.name[row] == loads.name]
+        again = loads.times / loads.models
+        if again < FEWEST or not nodes:
+            continue
+        kind, above = tree.kind[nodes[0]], tree.rows_above(nodes[0])
+        nodes += [
+            row
+            for row in tree.rows(kind, below=above[0])
+            if tree.name[row] == "Interpreter.allocate_tensors"
+        ]
+        took, names = int(tree.wall_ps[nodes].sum()), dict.fromkeys(tree.name[row] for row in nodes)
+        loop = next((row for row in above if _used_once(tree, row, loads.times)), above[0])
+        nodes += above[: above.index(loop)]  # which only load
+        used = tree.with_below(_used_once(tree, loop, loads.times)).tolist()
+        traced = [at for at in used if tree.kind[at] in (parts.TRACING, parts.COMPILATION)]
+        evidence = f"{' and '.join(map(quoted, names))} ran {count_text(loads.times)} times"
+        if loads.models > 1:
+            evidence += f" for {count_text(loads.models)} models"
+        evidence += f" and took {duration_text(took)}, {duration_text(took / loads.times)} each."
+        if traced:
+            evidence += (
+                f" Tracing what was loaded took {duration_text(int(tree.self_ps[traced].sum()))}."
+            )
+        title = "interpreter" if kind == parts.INTERPRETER else "model"
+        rest = np.setdiff1d(used, traced).tolist()
+        yield Proposal(
+            "loaded-again", f"Load the {title} once", evidence, *_LOADED[kind],
+            [
+                once(tree, [*nodes, *traced], again, (0.0, 0.0), with_below=False),
+                scale(tree, [*rest, loop], max(QUARTER, 1 / again), 1.0, with_below=False),
+            ],
+            tree.line_above(nodes[0]),
+        )  # fmt: skip
+
+
+def _used_once(tree: CellTree, loop: int, times: int) -> list[int]:
+    """What runs what was loaded, each no more than once."""
+    below = tree.rows_below(loop).tolist()
+    steps = [row for row in below if tree.kind[row] in STEPS]
+    return [row for row in steps if 0 < tree.occurrences[row] <= times]
+
+
 REPEAT_RULES = (
     runs_in_a_loop, callbacks, epochs_restarted, epoch_ends, unlearned, validation, own_validation,
-    saved_often, retracing, new_model_in_a_loop,
+    saved_often, loaded_again, retracing, new_model_in_a_loop,
 )  # fmt: skip

@@ -131,6 +131,21 @@ class TreeNode:
     looks: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Loads:
+    """How often one function loaded models.
+
+    Attributes:
+        name: The function, as nodes of the tree are called: "load_model", "Interpreter.__init__".
+        times: How often.
+        models: How many different models it loaded, by their files or bytes.
+    """
+
+    name: str
+    times: int
+    models: int
+
+
 @dataclass
 class CellRecords:
     """The parts of a cell.
@@ -145,6 +160,7 @@ class CellRecords:
         long_end_ns: When it ended.
         long_wall_ns: What it took by itself, without the parts inside it.
         tree: The same time as a tree of who called whom, the cell itself first.
+        loads: What loaded models.
     """
 
     wall_ns: int = 0
@@ -155,6 +171,7 @@ class CellRecords:
     long_end_ns: array[int] = field(default_factory=lambda: array("q"))
     long_wall_ns: array[int] = field(default_factory=lambda: array("q"))
     tree: list[TreeNode] = field(default_factory=list)
+    loads: list[Loads] = field(default_factory=list)
 
     def call(self, whole: str) -> None:
         """Name what ran: "script"; "" for a cell."""

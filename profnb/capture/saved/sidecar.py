@@ -23,7 +23,7 @@ from typing import Any
 from profnb.capture.machine.machine_watch import MOST_LOOKS, MachineRecords
 from profnb.capture.machine.waits import NetworkFiles
 from profnb.capture.models.layer_facts import ModelFacts
-from profnb.capture.parts.part_records import OTHER, PARTS, CellPart, CellRecords
+from profnb.capture.parts.part_records import OTHER, PARTS, CellPart, CellRecords, Loads
 from profnb.capture.recording import ROLES, GapPlace, GapRecords, QueueRecord, Recording
 from profnb.capture.saved.codec import Codec, Limit
 from profnb.capture.source.source_records import (
@@ -66,7 +66,7 @@ _BOUNDS = (
     (Limit(least=0, end=_LINE), "TracedFunction.code LineRecords.untimed CellPart.line TreeNode.line "
      "TurnRecords.library_places BoardRecords.index GapPlace.line GapPlace.inner_line"),
     (Limit(least=0, end=_SIZE), "LayerFacts.numbers CellPart.occurrences NetworkFiles"),
-    (Limit(least=1, end=_SIZE), "TracedFunction.tracings"),
+    (Limit(least=1, end=_SIZE), "TracedFunction.tracings Loads"),
     (Limit(least=-_MOST_NS, end=_MOST_NS), "TurnRecords.end_ns"),
     (Limit(least=-_MOST_NS, end=_MOST_NS << 1), "SessionRecords.epoch_ns"),
     (Limit(least=-1, end=_MOST_NS), "LayerFacts.parameters QueueRecord.capacity MemoryPool "
@@ -75,7 +75,7 @@ _BOUNDS = (
     (Limit(least=-1, end=_NODES), "TreeNode.parent"),
     (Limit(least=0, end=_FRAMES), "StackRecords.base"),
     # How many there may be.
-    (Limit((16,)), "MachineRecords.boards"),
+    (Limit((16,)), "MachineRecords.boards CellRecords.loads"),
     (Limit((64,)), "MemoryRecords.pools"),
     (Limit((100,)), "SessionRecords.queues GapRecords.places"),
     (Limit((200,)), "Recording.models"),
@@ -325,6 +325,7 @@ CHECKS: Mapping[type, Callable[[Any], object]] = {
         and _claim(one.longest_ns <= one.wall_ns, "an occurrence longer than all of them")
     ),
     CellRecords: _check_cell,
+    Loads: lambda one: _claim(one.models <= one.times, "more models than were loaded"),
     NetworkFiles: lambda one: _claim(
         max((one.found, *one.mounts.values())) <= one.looks,
         "files that were found more often than was looked",
