@@ -112,6 +112,7 @@ TORCH_RUNS_HERE = Seam("torch._C._autograd:_profiler_enabled", _MEETS_OURS, 0)
 TORCH_RUNS = Seam("torch.autograd.profiler:_is_profiler_enabled", _MEETS_OURS)
 TORCH_AUTOGRAD_ENTER = Seam("torch.autograd.profiler:profile.__enter__", _MEETS_OURS, 1, cost=_ONCE)
 TORCH_PREPARE = Seam("torch.autograd.profiler:profile._prepare_trace", _MEETS_OURS, 1, cost=_ONCE)
+TORCH_LAZY = Seam("torch:__getattr__", "PyTorch's profiler may take seconds to start", 1)
 TORCH_PROFILE_INSIDE = on_objects(f"{_TORCH_PROFILE}.profiler", _MEETS_OURS)
 _NO_MODULES = "PyTorch's ops have no layers"
 TORCH_CALL = Seam("torch.nn:Module.__call__", _NO_MODULES, 1, cost=_IN_WINDOW)

@@ -27,6 +27,7 @@ _STARTS_NOTHING = {"Const", "Identity", "NoOp", "Placeholder"}
 _OF_DATASETS = "Dataset_"
 _IN_ROUNDS = re.compile("threefry|random|erf_inv")
 _GIVE_NEXT = {"IteratorGetNext", "IteratorGetNextSync", "OptionalGetValue"}
+_UPDATES = "Assign", "ResourceApply"
 _MOVES = {
     "parameter", "constant", "get-tuple-element", "tuple", "broadcast", "bitcast", "copy", "iota", "reshape",
     "transpose", "convert",
@@ -42,7 +43,7 @@ def find_unrolled(study: Study) -> Loop | None:
     at = max(range(len(graphs)), key=lambda row: len(turns[row]), default=None)
     if at is None or not turns[at] or not steps_ps:
         return None
-    chosen, turns_of = _with_inputs(graphs[at], turns[at]), turns[at]
+    chosen, turns_of = _with_updates(graphs[at], turns[at]), turns[at]
     shares = []
     for unseen in (_STARTS_NOTHING, {"Placeholder"}):  # what a step starts, and what tracing makes
         of_graphs = [[kind not in unseen for kind in graph.op_types] for graph in graphs]
@@ -129,6 +130,23 @@ def _with_inputs(graph: GraphShapes, names: Collection[str]) -> list[bool]:
                 marks = is_needed if is_chosen[row] else by_others
                 marks[maker[tensor]] = True
     return is_chosen
+
+
+def _with_updates(graph: GraphShapes, names: Collection[str]) -> list[bool]:
+    """Mark some ops, what only these need, and what updates a variable that one of them alone reads."""
+    chosen = _with_inputs(graph, names)
+    reads = [
+        taken[0]
+        for is_chosen, op_type, taken in zip(chosen, graph.op_types, graph.inputs, strict=True)
+        if is_chosen and op_type == "ReadVariableOp"
+    ]
+    own = {tensor for tensor, times in Counter(reads).items() if times == 1}
+    updates = {
+        name
+        for name, op_type, taken in zip(graph.op_names, graph.op_types, graph.inputs, strict=True)
+        if op_type.startswith(_UPDATES) and own.intersection(taken)
+    }
+    return _with_inputs(graph, {*names, *updates})
 
 
 def _line_of(study: Study, of: GraphShapes, ops: Collection[str]) -> str:

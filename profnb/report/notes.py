@@ -312,12 +312,16 @@ _UNSEEN_INPUT = {
 def _note_input(study: Study, *, may_be_fed: bool) -> list[str]:
     """Say what was long in coming, or that the input cannot be seen although it may be what is slow.
 
+    Where looks saw the cell, its tree tells what ran between the steps.
+
     Args:
         study: The trace's analyses.
         may_be_fed: Whether steps may have got data from Python at all.
     """
     steps, first = study.steps, study.input.first_element
-    if len(study.input.iterators) or steps.is_window or not len(steps) or not may_be_fed:
+    was_looked_at = study.recording.cell is not None and bool(study.recording.cell.tree)
+    is_seen = was_looked_at or len(study.input.iterators)
+    if is_seen or steps.is_window or not len(steps) or not may_be_fed:
         return [first] if first else []
     gap = sum(share.fraction for share in study.summary.shares if share.category == GAP)
     passes = f"{percent_text(gap)} of the time passes between steps, and "

@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 import traceback
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -319,6 +320,22 @@ def leaves_a_marked_step(torch):
     with profnb.step(phase="train", step_num=0):
         torch.ones(3).sum()
         raise ValueError("mine")
+
+
+@pytest.mark.skipif(BACKEND != "torch", reason="PyTorch only")
+def test_starting_the_profiler_imports_no_compiler_which_the_code_may(monkeypatch):
+    import torch
+
+    monkeypatch.delitem(sys.modules, "torch._inductor", raising=False)
+    monkeypatch.delattr(torch, "_inductor", raising=False)
+    compiler, give, asked = ModuleType("torch._inductor"), vars(torch)["__getattr__"], []
+    monkeypatch.setattr(torch, "__getattr__", lambda name: asked.append(name) or (compiler if name == "_inductor" else give(name)))
+    with profnb.profile() as p:
+        assert "_inductor" not in asked
+        assert torch._inductor is compiler
+        torch.ones(3).sum()
+    assert p.has_trace
+    assert not hasattr(torch, "no_such_name")
 
 
 @pytest.mark.skipif(BACKEND != "torch", reason="PyTorch only")

@@ -158,7 +158,7 @@ def test_where_nothing_tells_why_only_the_cause_is_said():
     study = waiting(paths, paths[2])
     found = study.input.diagnosis
     assert (found.cause, found.fix) == ("other", "")
-    assert re.search(r"Zip .*: 90.2 % of the waiting", found.sentence)
+    assert re.search(r"Zip .*: 90.2 % of the steady steps' waiting", found.sentence)
     advice = advised(study)["input-bound"]
     assert advice.code == ""
     assert note_starvation(found)[0] == f"Input-bound: {found.sentence}"
@@ -253,7 +253,7 @@ def test_the_table_and_the_diagnosis_by_hand():
     assert waits.period_ms.tolist()[:2] == [20, 20]
     found = study.input.diagnosis
     assert (found.severity, found.cause, found.iterator) == ("high", "sequential map", 2)
-    assert re.search(r"Map \(MatMul\) .*: 70.0 % of the waiting", Profile(study.trace).notes[-1])
+    assert re.search(r"Map \(MatMul\) .*: 70.0 % of the steady steps' waiting", Profile(study.trace).notes[-1])
 
 
 def test_indices_of_elements_are_dropped_and_those_of_branches_kept():
@@ -278,7 +278,7 @@ def test_functions_get_their_names_from_the_datasets_of_the_namespace():
     chains = [(("Range", ""), ("Filter", "odd")), (("Range", ""), ("Map", "augment"), ("Prefetch", ""))]
     study = Study(starved(), recording=Recording(datasets=chains))
     assert study.input.pipeline.function == ("", "", "augment", "")
-    assert re.search(r"Map\(augment\) .*: 70.0 % of the waiting", study.input.diagnosis.sentence)
+    assert re.search(r"Map\(augment\) .*: 70.0 % of the steady steps' waiting", study.input.diagnosis.sentence)
 
 
 def test_names_follow_the_order_of_the_pipeline_whatever_the_numbers_are():

@@ -10,7 +10,7 @@ import numpy as np
 
 from profnb.advice.cell_model import Model
 from profnb.advice.proposals import Proposal, Proposals, of_steps, of_trace, propose
-from profnb.advice.replay import Edit, scale
+from profnb.advice.replay import Edit
 from profnb.capture.environment import CORES, INTRA_OP
 from profnb.capture.models.layer_facts import WITHOUT_CUDNN
 from profnb.capture.parts import part_records as parts
@@ -92,13 +92,15 @@ def started_in_pieces(model: Model, study: Study) -> Proposals:
 
 
 def _first_compilations(model: Model, pieces: Pieces) -> list[Edit]:
-    """Programs that are all there is have been compiled one by one; one that does all is compiled sooner."""
-    if not model.program.is_jax or pieces.beside:
+    """Programs that are started one by one were compiled one by one, as none is that does all."""
+    modules, names = model.traced.xla.modules, {name for name, _ in pieces.names}
+    compiled, rows = int(modules.compile_ps.sum()), model.tree.rows(TRACING, COMPILATION)
+    if not (model.program.is_jax and compiled and rows):
         return []
-    tree = model.tree
-    first = tree.with_below(tree.rows(parts.FIRST, parts.SLOW_FIRST)).tolist()
-    rows = [at for at in first if tree.kind[at] in (TRACING, COMPILATION)]
-    return [scale(tree, rows, 0.0, LEFT)]
+    are_pieces = [name.removeprefix("jit_") in names for name in modules.module]
+    share = float(modules.compile_ps[are_pieces].sum() / compiled)
+    spoken = float(model.tree.self_ps[rows].sum()) * share
+    return [Edit(np.array(rows, np.int64), 0.0, LEFT * spoken, share)]
 
 
 def _programs(study: Study, pieces: Pieces, share: str, edit: Edit) -> Proposals:

@@ -115,7 +115,7 @@ def callbacks(model: Model) -> Proposals:
             calls = int(tree.occurrences[at])
             if calls > times and tree.name[at] in _ONCE:
                 inside += f" ({count_text(calls)} calls)"
-                code = f"Call model.{tree.name[at]} once over all data. Or less often: {code}"
+                code = f"{_ONCE[tree.name[at]]} Or less often: {code}"
         yield Proposal(
             "callback", f"Run {name} less often",
             f"{name} ran {count_text(times)} times and took {duration_text(took)}, "

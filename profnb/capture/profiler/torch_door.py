@@ -18,13 +18,18 @@ must agree, unless it is Keras that reads it.
 """
 
 import contextlib
+import sys
 import time
 import warnings
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import get_ident
 from typing import Any
 
 from profnb.capture import seams
+from profnb.capture.hooks import replace_attribute
 from profnb.capture.profiler.profiler_door import Door, log_held_back
 from profnb.capture.signals import OwnFaults
 from profnb.core.options import CaptureOptions
@@ -94,6 +99,26 @@ _RECORDING: "set[TorchDoor]" = set()  # captures of ours that record PyTorch
 _RUN_FOLDER, _TRACE_FILE = "torch", "torch.pt.trace.json"
 
 
+@contextmanager
+def _without_compiler() -> Iterator[None]:
+    """Keep the profiler from importing PyTorch's compiler, to ask if it uses CUDA graphs.
+
+    That takes seconds, and what nobody has imported uses none. Code that needs it imports it in its own time.
+    """
+    torch, give, here = sys.modules.get("torch"), seams.TORCH_LAZY.find(), get_ident()
+    if torch is None or give is None or "torch._inductor" in sys.modules:
+        yield
+        return
+
+    def give_others(name: str) -> Any:
+        if name == "_inductor" and get_ident() == here:
+            raise AttributeError(name)
+        return give(name)
+
+    with replace_attribute(torch, "__getattr__", give_others):
+        yield
+
+
 class TorchDoor(Door):
     """Starts and stops PyTorch's profiler.
 
@@ -132,7 +157,7 @@ class TorchDoor(Door):
         activities = None  # all that this PyTorch can record
         if not self._options.device_tracer:
             activities = [self._take(seams.TORCH_ACTIVITY).CPU]
-        with log_held_back(), warnings.catch_warnings():
+        with log_held_back(), _without_compiler(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             running = self._take(seams.TORCH_PROFILE)(
                 activities=activities,

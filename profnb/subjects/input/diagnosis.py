@@ -169,7 +169,7 @@ def diagnose_input(
         made = 1e12 / waiting.busy_ps * each
     sentence = (
         f"The input delivers {_rate(made)} {unit}/s; training alone could use {_rate(model)} or more. "
-        f"{name} {what}: {percent_text(waiting.share_of(row))} of the waiting{threads}."
+        f"{name} {what}: {percent_text(waiting.share_of(row))} of the steady steps' waiting{threads}."
     )
     severity = "high" if fraction >= HIGH else "moderate"
     return InputDiagnosis(severity, row, cause, sentence, fix, f"{name} {what}")
