@@ -209,3 +209,12 @@ def every_shared_trace():
     return [pytest.param(p, id=f"{p.parent.name}-{p.stem}") for p in found] or [
         pytest.param(None, marks=pytest.mark.skip(reason="needs ../shared/traces"))
     ]
+
+
+@pytest.fixture(scope="module", params=every_shared_trace())
+def shared_study(request):
+    """The study of each of them, read once for all tests of a file that look at it."""
+    from profnb.subjects.study import Study
+    from profnb.trace.files import read_trace
+
+    return Study(read_trace(request.param))

@@ -5,6 +5,7 @@
 
 import gc
 
+import diagnosis_kit
 import pytest
 from diagnosis import BY_BACKEND, FOLDER, LEAST_RIGHT, MISSES, MOST_WRONG, PROGRAMS, kept_profile, score
 from diagnosis_kit import Program, begin, check_run, diagnose, judge
@@ -26,7 +27,9 @@ def _tensorflow():
     pytest.importorskip("tensorflow")
     pytest.importorskip("keras")
     begin()
-    yield
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(diagnosis_kit, "SIDE", 360)
+        yield
     gc.unfreeze()
 
 

@@ -45,7 +45,7 @@ def load(path):
     return profnb.load(path)
 
 
-@pytest.fixture(params=ROWS, ids=lambda row: row.path)
+@pytest.fixture(scope="module", params=ROWS, ids=lambda row: row.path)
 def row(request):
     return request.param
 

@@ -1,14 +1,16 @@
-"""What a reader does with an edit that was tried: copy its diff or the edited cell, or have that cell inserted."""
+"""What a reader does with an edit that was tried: copy its diff or the edited cell, or have that cell inserted.
+
+How JupyterLab inserts it, test_jupyterlab tries, which has one open.
+"""
 
 import pytest
-from chromium import Lab, browser, complaints, nbformat, new_notebook, one_page, open_page, wait_until  # noqa: F401
+from chromium import browser, one_page, open_page  # noqa: F401
 from markupsafe import Markup
 
 from profnb.compare import trial_section
 from profnb.compare.speedup import Difference
 from profnb.compare.trial_section import trial_sections
 from profnb.compare.trial_table import Trial
-from profnb.drawing.programs import packed
 from profnb.drawing.section import section_block
 from profnb.report.report import report_script
 
@@ -57,21 +59,3 @@ def test_colab_gets_the_edited_cell_by_its_own_call(shown):
     page.get_by_role("button", name="insert below").click()
     page.get_by_role("button", name="inserted").wait_for()
     assert page.evaluate("window.added") == [CELL, "code"]
-
-
-def test_jupyterlab_gets_the_edited_cell_below_the_one_that_shows_it(output, one_page, tmp_path):
-    notebook = new_notebook(["train()", "after()"])
-    bundles = {"text/html": str(output), "text/plain": ""}, {"application/javascript": packed(report_script()), "text/plain": ""}
-    notebook.cells[0].outputs = [nbformat.v4.new_output("display_data", data) for data in bundles]
-    nbformat.write(notebook, tmp_path / "trials.ipynb")
-    lab = Lab(tmp_path)
-    lab.trust("trials")
-    with lab.running():
-        lab.open(one_page, "trials")
-        one_page.page.get_by_role("button", name="insert below").click()
-        one_page.page.get_by_role("button", name="inserted").wait_for()
-        one_page.shot("lab-inserted")
-        texts = "[...document.querySelectorAll('.jp-CodeCell .cm-content')].map(e => [...e.querySelectorAll('.cm-line')].map(l => l.textContent).join('\\n'))"
-        wait_until(one_page.page, f"{texts}.length === 3")
-        assert one_page.page.evaluate(texts) == ["train()", CELL, "after()"]
-        assert complaints(one_page) == []

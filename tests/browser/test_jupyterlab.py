@@ -11,7 +11,11 @@ import pytest
 from chromium import PATIENCE_MS, Lab, browser, complaints, nbformat, new_notebook, one_page, run_all, settle, wait_until  # noqa: F401
 from conftest import PATIENT
 from test_browser import ROWS, column
+from test_browser_trials import CELL, output  # noqa: F401
 from test_browser_timeline import CANVAS, VIEW
+
+from profnb.drawing.programs import packed
+from profnb.report.report import report_script
 
 pytestmark = [pytest.mark.browser, pytest.mark.tensorflow]
 
@@ -258,3 +262,19 @@ def test_a_click_on_a_run_of_the_history_opens_its_report(opened):
     wait_until(page.page, "document.querySelectorAll('.profnb-run .profnb').length === 1")
     assert complaints(page) == []
     assert page.errors == []
+
+
+def test_jupyterlab_gets_the_edited_cell_below_the_one_that_shows_it(output, lab, opened):
+    notebook = new_notebook(["train()", "after()"])
+    bundles = {"text/html": str(output), "text/plain": ""}, {"application/javascript": packed(report_script()), "text/plain": ""}
+    notebook.cells[0].outputs = [nbformat.v4.new_output("display_data", data) for data in bundles]
+    nbformat.write(notebook, lab.root / "trials.ipynb")
+    lab.trust("trials")
+    page = opened("trials", "JupyterLab Light", 1200)
+    page.page.get_by_role("button", name="insert below").click()
+    page.page.get_by_role("button", name="inserted").wait_for()
+    page.shot("lab-inserted")
+    texts = "[...document.querySelectorAll('.jp-CodeCell .cm-content')].map(e => [...e.querySelectorAll('.cm-line')].map(l => l.textContent).join('\\n'))"
+    wait_until(page.page, f"{texts}.length === 3")
+    assert page.page.evaluate(texts) == ["train()", CELL, "after()"]
+    assert complaints(page) == []

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import DATA, every_shared_trace
+from conftest import DATA
 from advised import advised
 from test_chrome import kineto as read_chrome
 from traces import event, gpu, host, line, plane, read
@@ -335,9 +335,8 @@ def test_two_steps_that_touch_do_not_charge_each_other():
     assert shares(trace, 1) == {"host compute": 20, "all others": 30}
 
 
-@pytest.mark.parametrize("path", every_shared_trace())
-def test_categories_sum_to_the_step_exactly_on_every_trace(path):
-    study = Study(read_trace(path))
+def test_categories_sum_to_the_step_exactly_on_every_trace(shared_study):
+    study = shared_study
     picoseconds = study.breakdown.picoseconds
     assert (picoseconds >= 0).all()
     assert (picoseconds.sum(axis=1) == study.steps.duration_ps).all()
@@ -460,9 +459,8 @@ def test_what_the_device_does_between_steps_is_charged_to_the_gap():
     assert by_name == {"device compute": 4, "input": 35, "all others": 11}
 
 
-@pytest.mark.parametrize("path", every_shared_trace())
-def test_the_devices_share_of_the_steps_is_the_busy_time_of_each_device(path):
-    study = Study(read_trace(path))
+def test_the_devices_share_of_the_steps_is_the_busy_time_of_each_device(shared_study):
+    study = shared_study
     use = study.device.use
     for device, breakdown in study.device_breakdowns.items():
         busy = int(breakdown.busy_ps.sum() + breakdown.gap_busy_ps.sum())

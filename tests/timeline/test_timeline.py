@@ -7,7 +7,6 @@ from base64 import b64decode
 
 import numpy as np
 import pytest
-from conftest import every_shared_trace
 from traces import event, gpu, host, line, plane, read
 
 from profnb.steps.streams import find_launches
@@ -16,7 +15,6 @@ from profnb.timeline.scene import busy_in_bins
 from profnb.subjects.study import Study
 from profnb.timeline import pack
 from profnb.trace.assemble import FoundLine, assemble_trace
-from profnb.trace.files import read_trace
 from profnb.trace.model import StringTable
 from profnb.timeline.scene import Scene
 from profnb.timeline.element import build_timeline, timeline_script
@@ -60,9 +58,8 @@ def test_an_event_stands_below_its_parent_and_below_what_it_only_partly_overlaps
     assert Scene(study).lanes.busy_ps.tolist() == [130]
 
 
-@pytest.mark.parametrize("path", every_shared_trace())
-def test_events_of_one_row_never_overlap_in_any_real_trace(path):
-    study = Study(read_trace(path))
+def test_events_of_one_row_never_overlap_in_any_real_trace(shared_study):
+    study = shared_study
     marks = merge_events(study.trace, Scene(study).lanes, 0, len(study.trace.events))
     same = marks.lane[1:] == marks.lane[:-1]
     assert (marks.end_ps[:-1] <= marks.begin_ps[1:])[same].all()
@@ -96,10 +93,9 @@ def test_a_window_holds_what_touches_it():
     assert [m[0] for m in marks_of(study, 0, window_ps=(50, 51))] == ["a", "c"]
 
 
-@pytest.mark.parametrize("path", every_shared_trace())
 @pytest.mark.parametrize("most", [50, 2000])
-def test_no_event_is_dropped_at_any_level_of_detail(path, most):
-    study = Study(read_trace(path))
+def test_no_event_is_dropped_at_any_level_of_detail(shared_study, most):
+    study = shared_study
     marks = pick_marks(study.trace, Scene(study).lanes, most)
     assert len(marks) <= max(most, Scene(study).lanes.first_lane[-1])
     assert marks.occurrences.sum() == len(study.trace.events)

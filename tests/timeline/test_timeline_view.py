@@ -4,19 +4,16 @@ from base64 import b64decode
 
 import numpy as np
 import pytest
-from conftest import every_shared_trace
 from test_timeline import study_of, unpack
 from traces import event, gpu, host, line, read
 
 import profnb
 from profnb.profile import Profile
-from profnb.subjects.study import Study
 from profnb.timeline.pack import typical_steps
 from profnb.timeline.pack import pack_timeline
 from profnb.timeline.scene import Scene
 from profnb.timeline.element import still_picture
 from profnb.timeline.scene import Track, find_tracks, thin_track
-from profnb.trace.files import read_trace
 
 US = 10**6
 MS = 10**9
@@ -45,9 +42,8 @@ def test_without_steps_it_opens_on_everything():
     assert typical_steps(study) is None
 
 
-@pytest.mark.parametrize("path", every_shared_trace())
-def test_no_real_trace_opens_on_a_step_that_averages_leave_out(path):
-    study = Study(read_trace(path))
+def test_no_real_trace_opens_on_a_step_that_averages_leave_out(shared_study):
+    study = shared_study
     shown = typical_steps(study)
     assert (shown is None) == (study.steps.is_window or not study.summary.counted.size)
     if shown is not None:
@@ -77,9 +73,8 @@ def test_threads_of_a_pool_are_numbered_and_named_for_what_they_do():
     assert [lane["recorded"] for lane in head["lines"]][:4] == ["Stream #19(Compute,MemcpyD2D)", "Stream #20(MemcpyH2D)", "python", "tf_data_private_threadpool/77"]
 
 
-@pytest.mark.parametrize("path", every_shared_trace())
-def test_no_two_lanes_of_a_pool_have_one_name_in_a_real_trace(path):
-    scene = Scene(Study(read_trace(path)))
+def test_no_two_lanes_of_a_pool_have_one_name_in_a_real_trace(shared_study):
+    scene = Scene(shared_study)
     numbered = [name for name in scene.names if "worker" in name]
     assert len(numbered) == len(set(numbered))
 

@@ -1,6 +1,7 @@
 """Chrome traces in: every writer's file to the same trace that a ten-line reading of its JSON gives."""
 
 import collections
+import functools
 import gzip
 import json
 import struct
@@ -229,6 +230,7 @@ FILES = sorted(p for folder in ("tf1-timeline", "kineto", "chrome-other", "gpu-c
 needs_files = pytest.mark.skipif(not FILES, reason="needs ../shared/traces")
 
 
+@functools.lru_cache(maxsize=1)  # a test asks twice
 def raw_json(path):
     body = path.read_bytes()
     data = json.loads(gzip.decompress(body) if path.suffix == ".gz" else body)

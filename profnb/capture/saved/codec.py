@@ -27,7 +27,9 @@ from typing import Any, NoReturn, TypeVar
 from profnb.core.errors import TraceFormatError
 
 Decoded = TypeVar("Decoded")
+_Reader = typing.Callable[[Any], Any]
 _LONGEST_STRING, _MOST_ITEMS, _LARGEST_NUMBER = 2000, 10_000, 1e100
+_UNIONS = types.UnionType, typing.Union
 _CONTAINERS = {tuple: tuple, list: list, Sequence: list, frozenset: frozenset, Collection: list}
 
 
@@ -79,6 +81,7 @@ class Codec:
         self._limits, self._checks = limits, checks
         self.cut: dict[str, int] = {}
         self._fields: dict[type, list[tuple[dataclasses.Field[Any], Any, str]]] = {}
+        self._made: dict[type, list[tuple[str, _Reader]]] = {}
 
     def fields(self, kind: type) -> list[tuple[dataclasses.Field[Any], Any, str]]:
         """List the fields of a dataclass that are kept, with their types and their names in ``limits``."""
@@ -146,11 +149,8 @@ class Codec:
         Raises:
             TraceFormatError: They are not what ``encode`` gives.
         """
-        fields = {}
         source = _sized(value, dict, 1 << 20, kind.__name__)
-        for field, hint, name in self.fields(kind):
-            if field.name in source:
-                fields[field.name] = self.decode_field(source[field.name], field, hint, name)
+        fields = {name: read(source[name]) for name, read in self._readers(kind) if name in source}
         try:
             decoded = kind(**fields)
             self._checks.get(kind, lambda _: None)(decoded)
@@ -158,71 +158,109 @@ class Codec:
             _refuse(f"{kind.__name__}: {error}")
         return decoded
 
-    def decode_field(
-        self, value: Any, field: "dataclasses.Field[Any]", hint: Any, name: str
-    ) -> Any:
-        """Make the value of one field."""
-        if hint is not _Column:
-            return self._decode(value, hint, name, 0)
-        assert callable(field.default_factory)
-        limit, column = self._limit(name), field.default_factory()
-        numbers = _sized(value, list, limit.items[0], name)
-        try:
-            column.extend(accumulate(numbers) if limit.has_differences else numbers)
-        except (TypeError, OverflowError):
-            _refuse(f"something else where whole numbers of {name} belong")
-        self._claim_within(column, name)
-        return column
+    def _readers(self, kind: type) -> list[tuple[str, _Reader]]:
+        """List the fields of a dataclass that are kept, with what makes the value of each."""
+        if kind not in self._made:
+            self._made[kind] = [
+                (field.name, self.reader(field, hint, name))
+                for field, hint, name in self.fields(kind)
+            ]
+        return self._made[kind]
 
-    def _decode(self, value: Any, hint: Any, name: str, depth: int) -> Any:
-        hint = _arm(hint, value)
+    def reader(self, field: "dataclasses.Field[Any]", hint: Any, name: str) -> _Reader:
+        """Give what makes the value of one field from JSON values."""
+        if hint is not _Column:
+            return self._reader(hint, name, 0)
+        new, limit = field.default_factory, self._limit(name)
+        assert callable(new)
+
+        def read(value: Any) -> Any:
+            column, numbers = new(), _sized(value, list, limit.items[0], name)
+            try:
+                column.extend(accumulate(numbers) if limit.has_differences else numbers)
+            except (TypeError, OverflowError):
+                _refuse(f"something else where whole numbers of {name} belong")
+            _claim_within(column, limit, name)
+            return column
+
+        return read
+
+    def _reader(self, hint: Any, name: str, depth: int) -> _Reader:
+        """Give what makes values of a type: what it asks of types is asked once, for a million values."""
+        origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+        if origin in _UNIONS:
+            arms = {arm: self._reader(arm, name, depth) for arm in arguments}
+            first = arms[arguments[0]]
+            return lambda value: arms.get(type(value), first)(value)
         if hint is type(None):
-            return None
+            return lambda _: None
         if dataclasses.is_dataclass(hint):
-            return self.decode(value, typing.cast("type[Any]", hint))
-        origin, most = typing.get_origin(hint), self._most(name, depth)
+            return lambda value: self.decode(value, typing.cast("type[Any]", hint))
         if origin in (dict, Mapping):
-            key_type, item_type = typing.get_args(hint)
-            listed: Any = _sized(value, dict if key_type is str else list, most, name)
-            pairs = list(listed.items() if key_type is str else listed)
+            return self._mapping_reader(arguments, name, depth)
+        if origin in _CONTAINERS:
+            return self._container_reader(hint, name, depth)
+        return self._scalar_reader(hint, name)
+
+    def _mapping_reader(self, arguments: Sequence[Any], name: str, depth: int) -> _Reader:
+        kind, most = dict if arguments[0] is str else list, self._most(name, depth)
+        read_key = self._scalar_reader(arguments[0], name)
+        read_item = self._reader(arguments[1], name, depth + 1)
+
+        def read(value: Any) -> Any:
+            listed: Any = _sized(value, kind, most, name)
+            pairs = list(listed.items() if kind is dict else listed)
             if not all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in pairs):
                 _refuse(f"something else where a pair of {name} belongs")
-            return {
-                self._scalar(key, key_type, name): self._decode(item, item_type, name, depth + 1)
-                for key, item in pairs
-            }
-        if origin not in _CONTAINERS:
-            return self._scalar(value, hint, name)
-        hints = _item_types(hint)
-        if isinstance(hints, tuple):
-            most = len(hints)
-        items = _sized(value, list, most, name)
-        if isinstance(hints, tuple) and len(items) < most:
-            _refuse(f"{len(items)} values where {most} of {name} belong")
-        if _are_plain(items, hint):
-            self._claim_within(items, name)
-            return _CONTAINERS[origin](items)
-        return _CONTAINERS[origin](
-            self._decode(item, each, name, depth + 1)
-            for item, each in zip(items, hints)  # noqa: B905
-        )
+            return {read_key(key): read_item(item) for key, item in pairs}
 
-    def _claim_within(self, numbers: Sequence[int], name: str) -> None:
+        return read
+
+    def _container_reader(self, hint: Any, name: str, depth: int) -> _Reader:
+        make: Any = _CONTAINERS[typing.cast("Any", typing.get_origin(hint))]
+        hints, most, limit = _item_types(hint), self._most(name, depth), self._limit(name)
+        may_be_plain = _holds_numbers(hint)
+        if not isinstance(hints, tuple):
+            read_item = self._reader(next(hints), name, depth + 1)
+            each, least = [], 0
+        else:
+            each = [self._reader(one, name, depth + 1) for one in hints]
+            least = most = len(hints)
+
+        def read(value: Any) -> Any:
+            items = _sized(value, list, most, name)
+            if len(items) < least:
+                _refuse(f"{len(items)} values where {most} of {name} belong")
+            if may_be_plain and {*map(type, items)} == {int}:
+                _claim_within(items, limit, name)
+                return make(items)
+            if each:
+                return make(one(item) for one, item in zip(each, items, strict=True))
+            return make(map(read_item, items))
+
+        return read
+
+    def _scalar_reader(self, hint: Any, name: str) -> _Reader:
         limit = self._limit(name)
-        if numbers and not limit.least <= min(numbers) <= max(numbers) < limit.end:
-            _refuse(f"{name} outside of {limit.least} to {limit.end - 1}")
 
-    def _scalar(self, value: Any, hint: Any, name: str) -> Any:
-        if hint is bool and isinstance(value, int | float) and value in (0, 1):
-            return bool(value)
-        if hint is str and isinstance(value, str):
-            return _clean(value)
-        if hint is float and type(value) in (int, float):
-            return _bounded(value)
-        if hint is int and type(value) is int:
-            self._claim_within([value], name)
-            return value
-        return _refuse(f"{str(value)[:40]!r} where {name} belongs")
+        def read(value: Any) -> Any:
+            if hint is bool and isinstance(value, int | float) and value in (0, 1):
+                return bool(value)
+            if hint is str and isinstance(value, str):
+                return _clean(value)
+            if hint is float and type(value) in (int, float):
+                return _bounded(value)
+            if hint is int and type(value) is int:
+                _claim_within((value,), limit, name)
+                return value
+            return _refuse(f"{str(value)[:40]!r} where {name} belongs")
+
+        return read
+
+
+def _claim_within(numbers: Sequence[int], limit: Limit, name: str) -> None:
+    if numbers and not limit.least <= min(numbers) <= max(numbers) < limit.end:
+        _refuse(f"{name} outside of {limit.least} to {limit.end - 1}")
 
 
 def _sized(value: Any, kind: type[Decoded], most: int, name: str) -> Decoded:
@@ -235,7 +273,7 @@ def _sized(value: Any, kind: type[Decoded], most: int, name: str) -> Decoded:
 
 def _arm(hint: Any, value: object) -> Any:
     """Pick the part of ``str | int`` or ``X | None`` that a value belongs to."""
-    if typing.get_origin(hint) not in (types.UnionType, typing.Union):
+    if typing.get_origin(hint) not in _UNIONS:
         return hint
     arms = typing.get_args(hint)
     return type(value) if type(value) in arms else arms[0]
@@ -253,7 +291,11 @@ def _item_types(hint: Any) -> Any:
 
 def _are_plain(items: Sequence[Any], hint: Any) -> bool:
     """Tell whether a list is of whole numbers and should be: long ones are, and are checked at once."""
-    return {*typing.get_args(hint)} <= {int, Ellipsis} and {*map(type, items)} == {int}
+    return _holds_numbers(hint) and {*map(type, items)} == {int}
+
+
+def _holds_numbers(hint: Any) -> bool:
+    return {*typing.get_args(hint)} <= {int, Ellipsis}
 
 
 def _clean(text: str) -> str:

@@ -159,7 +159,7 @@ def _encode(recording: Recording) -> dict[str, Any]:
     for field, hint, name in codec.fields(Recording):
         plain = codec.encode(getattr(recording, field.name), hint, name)
         try:
-            codec.decode_field(plain, field, hint, name)
+            codec.reader(field, hint, name)(plain)
         except TraceFormatError as error:
             sentences.append(_left_out(field.name, str(error)))
         else:
