@@ -15,6 +15,7 @@ import numpy as np
 from profnb.advice.cell_model import Model
 from profnb.advice.proposals import Advice, Proposal
 from profnb.advice.replay import Saving, replay
+from profnb.advice.rules.anew_rules import ANEW_RULES
 from profnb.advice.rules.device_rules import DEVICE_RULES
 from profnb.advice.rules.input_rules import INPUT_RULES
 from profnb.advice.rules.memory_rules import MEMORY_RULES
@@ -28,7 +29,8 @@ from profnb.core.units import PS_PER_MS
 Refinement = Callable[[Model, list[Proposal]], list[Proposal]]
 
 RULES = (
-    *MEMORY_RULES, *REPEAT_RULES, *SLOWING_RULES, *INPUT_RULES, *OP_RULES, *PYTHON_RULES, *DEVICE_RULES,
+    *MEMORY_RULES, *REPEAT_RULES, *ANEW_RULES, *SLOWING_RULES, *INPUT_RULES, *OP_RULES, *PYTHON_RULES,
+    *DEVICE_RULES,
 )  # fmt: skip
 
 

@@ -57,9 +57,7 @@ from profnb.subjects.study import Study
 from profnb.trace.names import is_host_collective, is_packing, packing_scopes
 
 _MOST_NAMES = 4
-_JIT_OF_SESSIONS = (
-    "config.graph_options.optimizer_options.global_jit_level = tf.OptimizerOptions.ON_1"
-)
+_JIT_ON = "config.graph_options.optimizer_options.global_jit_level = tf.OptimizerOptions.ON_1"
 _XLA_DOCS = "https://www.tensorflow.org/xla"
 _TORCH_DOCS = "https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html"
 
@@ -207,7 +205,7 @@ def small_ops_without_xla(model: Model, study: Study) -> Proposals:
         "Each op reads and writes memory.",
         study.program.text_of({
             UNKNOWN: f"model.compile(..., jit_compile=True) or @tf.function(jit_compile=True) {few}",
-            SESSIONS: f"{_JIT_OF_SESSIONS} {few}",
+            SESSIONS: f"{_JIT_ON} {few}",
         }),
         _XLA_DOCS, [model.some_of(("host compute",), whole, remains)],
     )  # fmt: skip
@@ -262,7 +260,7 @@ def large_optimizer(model: Model, study: Study) -> Proposals:
         study.program.text_of({
             UNKNOWN: f"The framework's compiler fuses the ops. {larger}",
             TENSORFLOW: code,
-            SESSIONS: f"{_JIT_OF_SESSIONS} fuses the ops. {larger}",
+            SESSIONS: f"{_JIT_ON} fuses the ops. {larger}",
         }),
         _XLA_DOCS, [model.some_of((side,), whole, remains)],
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Rules on what is done too often: set up, validated, saved, traced, made or passed over again and again.
+"""Rules on what is done too often: set up, validated, saved, worked out or passed over again and again.
 
 Each says which nodes a change takes time from, and what of it remains; a rule never asks whether another one
 speaks of the same nodes (see ``advise``).
@@ -15,11 +15,10 @@ from profnb.advice.replay import Edit, once, replay, scale
 from profnb.advice.what_if import epochs_restart_free
 from profnb.capture.parts import part_records as parts
 from profnb.causes import repeats
-from profnb.causes.cell_tree import STEPS, CellTree
-from profnb.causes.compiled_again import Retracing, find_retracing, find_tracing_steps
+from profnb.causes.cell_tree import STEPS
 from profnb.causes.numbers import FEWEST, LEAST_SHARE, LEFT, QUARTER, SELDOM
 from profnb.causes.repeats import DATA, LOOKUP, SAME
-from profnb.core.printable import LONGEST_NAME, printable, quoted
+from profnb.core.printable import quoted
 from profnb.core.units import count_text, counted_text, duration_text, percent_text
 from profnb.subjects.advising import GUIDE, KERAS_TRAINING
 from profnb.subjects.study import Study
@@ -350,167 +349,7 @@ def saved_often(model: Model) -> Proposals:
     )  # fmt: skip
 
 
-@of_trace
-def retracing(model: Model, study: Study) -> Proposals:
-    """A ``tf.function`` is traced again and again; each time but the first would be a usual call."""
-    again = find_retracing(study)
-    if again is None:
-        return
-    name = printable(again.function)
-    edit = _traced_once(model, study, again)
-    spent_ps = float(study.trace.events.duration_ps[again.events].sum())
-    if model.has_looks:  # of all calls, not of the recorded ones alone
-        spent_ps = float(model.tree.self_ps[edit.rows].sum()) * edit.share
-    times = f"in {count_text(again.traced)} of {count_text(again.calls)} recorded calls"
-    if again.is_made:
-        evidence = f"{name[:100]} was a new tf.function {times}. TensorFlow traces each of them."
-        code = "Make the tf.function once, before the loop, and pass changing values as tensors."
-    else:
-        why = ". A Python number, a new object or a new shape comes with each call."
-        if again.changing:
-            why = f": {printable(again.changing)}."
-        evidence = f"{name[:100]} was traced anew {times}{why}"
-        code = (
-            "Pass tensors instead of Python numbers, or @tf.function(reduce_retracing=True). Fix shapes: "
-            "input_signature=[tf.TensorSpec([None, ...], tf.float32)]."
-        )
-        if again.is_keras:
-            code = "Give every batch one shape and type: .batch(n, drop_remainder=True), or pad to lengths."
-    yield Proposal(
-        "retracing", f"{'Define' if again.is_made else 'Trace'} {name[:LONGEST_NAME]} once",
-        f"{evidence} Calls that traced took {duration_text(spent_ps)} in all.", code,
-        _RETRACING, [edit], again.where,
-    )  # fmt: skip
-
-
-_RETRACING = f"{GUIDE}/function#controlling_retracing"
-
-
-def _traced_once(model: Model, study: Study, again: Retracing) -> Edit:
-    """Steps that trace become usual ones: what is known of those, or their ops and a call of the function."""
-    tree, taken = model.tree, find_tracing_steps(study, again.events, model.costs.call_ps)
-    rows = tree.with_below(tree.rows(parts.FIRST))
-    if taken is None or not tree.self_ps[rows].sum():
-        calls_ps = float(study.trace.events.duration_ps[again.events].sum())
-        nodes = tree.rows(parts.TRACING, parts.COMPILATION) or tree.rows(parts.GAPS) or [0]
-        rows = tree.with_below(nodes)
-        whole = float(tree.self_ps[rows].sum())
-        spoken = whole * again.share if model.has_looks else min(calls_ps, whole)
-        least, most = (min(cost * again.events.size, spoken) for cost in model.costs.call_ps)
-        return Edit(rows, least, most, spoken / whole if whole else 0.0)
-    share = taken.spent_ps / (taken.traced_ps if model.has_looks else taken.warm_up_ps)
-    if model.has_looks:  # of all that traced, recorded or not, one is this function's due
-        recorded = taken.others + taken.count
-        every = max(int(tree.occurrences[tree.rows(parts.FIRST)].sum()), recorded)
-        share += (1 - share) / max(taken.others, 1) * (1 - recorded / every)
-    spoken = float(tree.self_ps[rows].sum()) * share
-    least, most = (spoken * min(each / taken.spent_ps, 1.0) for each in taken.left_ps)
-    # Beside tracing and compiling, which the tree has apart, all may remain.
-    inside = [row for row in rows.tolist() if tree.kind[row] in (parts.TRACING, parts.COMPILATION)]
-    most = min(most, max(spoken - share * float(tree.self_ps[inside].sum()), least))
-    return Edit(rows, least, most, share)
-
-
-_ANEW = {
-    False: (
-        "Make the model once, not in a loop",
-        "Make and compile the model once. Before training, call "
-        "model.optimizer.build(model.trainable_variables) and keep saved = [v.numpy() for v in "
-        "model.variables + model.optimizer.variables]. Assign the saved values back before each run.",
-    ),
-    True: (
-        "Compile the model once, not in a loop",
-        "Compile the model before the loop. Assign changed values: model.optimizer.learning_rate = 1e-4.",
-    ),
-}
-
-
-@of_trace
-def new_model_in_a_loop(model: Model, study: Study) -> Proposals:
-    """One line makes or compiles Keras' models again and again, each traced."""
-    again, tree = repeats.find_models_again(study), model.tree
-    if again is None:
-        return
-    rows = tree.with_below(tree.rows(parts.BUILDING, parts.FIRST))
-    whole = float(tree.self_ps[rows].sum())
-    spent = min(again.spent_ps, whole)
-    usual = 0.0 if study.summary.all_warm_up else study.summary.mean_period_ps * again.traced
-    title, code = _ANEW[again.is_compiled]
-    happened = "compiled a model" if again.is_compiled else "made a new model"
-    if spent:
-        yield Proposal(
-            "new-model-in-a-loop", title,
-            f"One line {happened} {count_text(again.count)} times, and Keras traced each. The tracing took "
-            f"{duration_text(spent)}, without the first time.", code, _RETRACING,
-            [Edit(rows, 0.0, min(usual, spent), spent / whole)], again.line,
-        )  # fmt: skip
-
-
-_LOADED = {
-    parts.CHECKPOINTING: (
-        "Load it before the loop, or when the service starts, and keep it: model = load(path). A global or "
-        "functools.cache holds it for all calls.",
-        "https://keras.io/guides/serialization_and_saving/",
-    ),
-    parts.INTERPRETER: (
-        "Make the interpreter and call allocate_tensors() once, before the loop. set_tensor and invoke() "
-        "serve all examples.",
-        "https://ai.google.dev/edge/litert/inference",
-    ),
-}
-
-
-@of_cell
-def loaded_again(model: Model) -> Proposals:
-    """The same model is loaded, or its interpreter made, three times or more.
-
-    What is loaded anew is traced and warmed up anew, and put away.
-    """
-    tree = model.tree
-    for loads in model.cell.loads if model.cell else ():
-        nodes = [row for row in tree.rows(*_LOADED) if tree.name[row] == loads.name]
-        again = loads.times / loads.models
-        if again < FEWEST or not nodes:
-            continue
-        kind, above = tree.kind[nodes[0]], tree.rows_above(nodes[0])
-        nodes += [
-            row
-            for row in tree.rows(kind, below=above[0])
-            if tree.name[row] == "Interpreter.allocate_tensors"
-        ]
-        took, names = int(tree.wall_ps[nodes].sum()), dict.fromkeys(tree.name[row] for row in nodes)
-        loop = next((row for row in above if _used_once(tree, row, loads.times)), above[0])
-        nodes += above[: above.index(loop)]  # which only load
-        used = tree.with_below(_used_once(tree, loop, loads.times)).tolist()
-        traced = [at for at in used if tree.kind[at] in (parts.TRACING, parts.COMPILATION)]
-        evidence = f"{' and '.join(map(quoted, names))} ran {count_text(loads.times)} times"
-        if loads.models > 1:
-            evidence += f" for {count_text(loads.models)} models"
-        evidence += f" and took {duration_text(took)}, {duration_text(took / loads.times)} each."
-        if traced:
-            evidence += (
-                f" Tracing what was loaded took {duration_text(int(tree.self_ps[traced].sum()))}."
-            )
-        title = "interpreter" if kind == parts.INTERPRETER else "model"
-        rest = np.setdiff1d(used, traced).tolist()
-        yield Proposal(
-            "loaded-again", f"Load the {title} once", evidence, *_LOADED[kind],
-            [
-                once(tree, [*nodes, *traced], again, (0.0, 0.0), with_below=False),
-                scale(tree, [*rest, loop], max(QUARTER, 1 / again), 1.0, with_below=False),
-            ],
-            tree.line_above(nodes[0]),
-        )  # fmt: skip
-
-
-def _used_once(tree: CellTree, loop: int, times: int) -> list[int]:
-    """What runs what was loaded, each no more than once."""
-    below = tree.rows_below(loop).tolist()
-    steps = [row for row in below if tree.kind[row] in STEPS]
-    return [row for row in steps if 0 < tree.occurrences[row] <= times]
-
-
 REPEAT_RULES = (
     runs_in_a_loop, callbacks, epochs_restarted, epoch_ends, unlearned, validation, own_validation,
-    saved_often, loaded_again, retracing, new_model_in_a_loop,
+    saved_often,
 )  # fmt: skip
