@@ -248,12 +248,17 @@ class Model:
     def own_within(self, nodes: Sequence[int]) -> tuple[str, float, str] | None:
         """The own function that takes most of some nodes' time: its name, its share of it, where it begins.
 
+        Of functions inside of each other it is the innermost that takes most of the one around it.
+
         Returns:
             None where that is less than a quarter.
         """
         tree, below = self.tree, self.tree.with_below(nodes).tolist()
         named = [row for row in below if tree.kind[row] == parts.LINES and tree.name[row]]
-        most = max(named, key=lambda row: tree.wall_ps[row], default=0)
+        most, inner = 0, max(named, key=lambda row: tree.wall_ps[row], default=0)
+        while inner and (most == 0 or tree.wall_ps[inner] > (1 - QUARTER) * tree.wall_ps[most]):
+            most, within = inner, set(tree.rows_below(inner)[1:].tolist()).intersection(named)
+            inner = max(within, key=lambda row: tree.wall_ps[row], default=0)
         share = float(tree.wall_ps[most] / max(tree.wall_ps[list(nodes)].sum(), 1))
         if not named or share < QUARTER:
             return None

@@ -122,11 +122,8 @@ class CellTree(RowColumns):
 
     def rows_above(self, row: int) -> list[int]:
         """The nodes above one, the innermost first."""
-        above = list[int]()
-        while row > 0:
-            row = int(self.parent[row])
-            above.append(row)
-        return above
+        above = int(self.parent[row])
+        return [above, *self.rows_above(above)] if above >= 0 else []
 
     def with_below(self, nodes: Sequence[int]) -> Int64s:
         """Nodes with all below them, each once."""
@@ -153,26 +150,21 @@ class CellTree(RowColumns):
         self, row: int, kinds: Collection[str], above: int, *, itself: bool = True
     ) -> bool:
         """True if a node, or one above it but below another, is of some kinds."""
-        at = row if itself else int(self.parent[row])
-        while at > above and self.kind[at] not in kinds:
-            at = int(self.parent[at])
-        return at > above
+        rows = [row] * itself + self.rows_above(row)
+        return any(self.kind[at] in kinds for at in rows if at > above)
 
     def line_above(self, row: int) -> str:
         """The line of a node, or of the next one above that has one."""
-        while row > 0 and not self.line[row]:
-            row = int(self.parent[row])
-        return self.line[row] if row >= 0 else ""
+        return next((line for at in (row, *self.rows_above(row)) if (line := self.line[at])), "")
 
     def times_of(self, row: int) -> int:
         """How often a node happened; where nobody counted, as often as what it stands beside or below."""
-        while row > 0:
-            if self.occurrences[row]:
-                return int(self.occurrences[row])
-            beside = self.occurrences[self.parent == self.parent[row]]
+        for at in [row, *self.rows_above(row)][:-1]:
+            if self.occurrences[at]:
+                return int(self.occurrences[at])
+            beside = self.occurrences[self.parent == self.parent[at]]
             if beside.any():
                 return int(beside.max())
-            row = int(self.parent[row])
         return 1
 
     def named(self, name: str) -> list[int]:

@@ -28,6 +28,7 @@ from profnb.subjects.advising import (
     covered_share,
     in_periods,
     op_events,
+    period_ps,
     share_beyond,
     share_of,
     spans_of,
@@ -46,6 +47,7 @@ from profnb.subjects.study import Study
 from profnb.subjects.xla.hlo_ops import width_of_hlo
 from profnb.trace.names import JIT_CALL, called_function, compiled_program
 
+_COPIES = "aten::copy_", "aten::clone"
 _REGION = re.compile(r"Torch-Compiled Region: \d{1,6}/(\d{1,6})")
 _PRODUCT, _CONVOLUTION = re.compile("MatMul|Conv|Einsum"), re.compile("Conv")
 _RANDOM_OPS = re.compile("Random")
@@ -242,6 +244,30 @@ def _walked_again(study: Study) -> Int64s:
     again = again[np.isin(study.groups.step[again], study.summary.counted)]
     adds = study.trace.names.rows_where(lambda name: SUM in name)[study.trace.events.name[again]]
     return again if 2 * again.size > nodes.size and adds.any() else again[:0]
+
+
+def find_copies(study: Study) -> tuple[float, float, float]:
+    """Find where a loop of PyTorch's on a CPU itself copies large tensors, outside of modules and other ops.
+
+    Returns:
+        How many a step; the share of the time from step to step that they take, and with small ones beside
+        them and the pauses behind, in which what was copied before is freed.
+    """
+    trace, parent = study.trace, study.groups.parent
+    copies = np.flatnonzero(trace.select_named(*_COPIES) & np.isin(parent, study.steps.roots))
+    copies = copies[np.isin(study.groups.step[copies], study.summary.counted)]
+    large = copies[trace.events.duration_ps[copies] >= LONG_OP_PS]
+    if study.program.has_device or not large.size:
+        return 0.0, 0.0, 0.0
+    begins = np.sort(trace.events.begin_ps[outermost_of(is_torch_op(study), parent)])
+    begin, end = spans_of(study, copies)
+    behind = np.searchsorted(begins, end)
+    until = np.where(behind < begins.size, begins[np.minimum(behind, begins.size - 1)], end)
+    whole = period_ps(study)
+    took, most = (
+        float(ps.sum() / whole) for ps in (trace.events.duration_ps[large], until - begin)
+    )
+    return large.size / study.summary.counted.size, took, max(most, took)
 
 
 def _longest_stretch(study: Study, ops: Int64s, is_op: Bools) -> Int64s:

@@ -140,11 +140,11 @@ def _with_updates(graph: GraphShapes, names: Collection[str]) -> list[bool]:
         for is_chosen, op_type, taken in zip(chosen, graph.op_types, graph.inputs, strict=True)
         if is_chosen and op_type == "ReadVariableOp"
     ]
-    own = {tensor for tensor, times in Counter(reads).items() if times == 1}
+    unshared = {tensor for tensor, times in Counter(reads).items() if times == 1}
     updates = {
         name
         for name, op_type, taken in zip(graph.op_names, graph.op_types, graph.inputs, strict=True)
-        if op_type.startswith(_UPDATES) and own.intersection(taken)
+        if op_type.startswith(_UPDATES) and unshared.intersection(taken)
     }
     return _with_inputs(graph, {*names, *updates})
 

@@ -247,6 +247,39 @@ def test_item_on_a_cpu_is_no_cost():
     assert not {"synchronising-reads", "idle-device", "small-ops"} & said(p).keys()
 
 
+def keeping(*frames, took=500):
+    """A step on a CPU that copies what the last of some ops, inside of each other, gives, and frees what it had before for 100 us."""
+
+    def step(at, base):
+        yield op("aten::mm", base + 10, 200)
+        for depth, frame in enumerate(frames):
+            yield op(frame, base + 220 + depth, took - 2 * depth)
+        yield op("aten::mm", base + 320 + took, 100)
+
+    return loop(step)
+
+
+def test_a_loop_that_copies_large_tensors_is_told_and_to_be_copied_less_often():
+    p = keeping("aten::copy_")
+    advice, saves = said(p)["copied-again"], alone(p.study)["copied-again"]
+    assert advice.evidence.startswith("The loop copies large tensors 1 times a step")
+    assert "50.0 % of the time from step to step" in advice.evidence
+    assert saves == pytest.approx((0.4, 0.6 + 0.4 / 4), abs=0.03)
+
+
+@pytest.mark.parametrize("innocent", [
+    keeping("aten::to", "aten::_to_copy", "aten::copy_"), keeping("aten::contiguous", "aten::clone", "aten::copy_"),
+    keeping("nn.Module: Net_0", "aten::clone"), keeping("aten::copy_", took=40), keeping("aten::mm"),
+], ids=["to", "contiguous", "in a module", "short", "no copy"])  # fmt: skip
+def test_copies_inside_of_others_and_short_ones_are_left_alone(innocent):
+    assert "copied-again" not in said(innocent)
+
+
+def test_copies_on_a_device_are_started_and_not_made_by_the_loop():
+    launch = lambda at, base: (call("cudaLaunchKernel", base + 10, 10, at), kernel(base + 20, 800, at), op("aten::copy_", base, 500))
+    assert "copied-again" not in said(loop(launch))
+
+
 def copies_in(kind):
     """A step on a GPU that begins with a copy of 300 us, in which nothing is computed."""
 

@@ -17,6 +17,7 @@ from profnb.capture.parts import part_records as parts
 from profnb.causes import repeats
 from profnb.causes.cell_tree import STEPS
 from profnb.causes.numbers import FEWEST, LEAST_SHARE, LEFT, QUARTER, SELDOM
+from profnb.causes.pieces import find_copies
 from profnb.causes.repeats import DATA, LOOKUP, SAME
 from profnb.core.printable import quoted
 from profnb.core.units import count_text, counted_text, duration_text, percent_text
@@ -349,7 +350,28 @@ def saved_often(model: Model) -> Proposals:
     )  # fmt: skip
 
 
+@of_steps
+def copied_again(model: Model, study: Study) -> Proposals:
+    """A loop of PyTorch's copies large tensors in its steps: weights that are kept, mostly."""
+    each, share, most = find_copies(study)
+    if share < LEAST_SHARE:
+        return
+    steps = int(model.tree.occurrences[model.main_steps].sum())
+    yield Proposal(
+        "copied-again", "Copy tensors less often",
+        f"The loop copies large tensors {count_text(round(each, 1))} times a step, outside of the model and "
+        f"of what learns: {percent_text(share)} of the time from step to step, without freeing them.",
+        "copy.deepcopy(model.state_dict()) and clone() copy all weights. Copy them once an epoch, or only "
+        "where a validation is better than all before.",
+        "https://docs.pytorch.org/tutorials/beginner/saving_loading_models.html",
+        [
+            model.some_of((), most, (0.0, 1 - share * (1 - 1 / SELDOM) / most)),
+            *model.steps_behind(round(each * steps), share * model.periods_ps),
+        ],
+    )  # fmt: skip
+
+
 REPEAT_RULES = (
     runs_in_a_loop, callbacks, epochs_restarted, epoch_ends, unlearned, validation, own_validation,
-    saved_often,
+    saved_often, copied_again,
 )  # fmt: skip
