@@ -7,9 +7,11 @@ constants and variables only the shapes count, of arguments which they are. Turn
 needs another: then each has one turn more above it, as each layer of a chain has.
 """
 
+import posixpath
 import re
 from collections import Counter
 from collections.abc import Collection
+from dataclasses import dataclass
 from itertools import accumulate, compress
 
 import numpy as np
@@ -53,6 +55,45 @@ def find_unrolled(study: Study) -> Loop | None:
     times, nothing = Counter(turns_of.values()).most_common(1)[0][0], np.zeros(0, np.int64)
     line = _line_of(study, graphs[at], turns_of)
     return Loop(times, share, 0.0, is_recurrent=False, others=nothing, traced=shares[1], line=line)
+
+
+@dataclass(frozen=True, slots=True)
+class Recurrence:
+    """A loop that tracing wrote out, whose turns need one another.
+
+    Attributes:
+        turns: How many there are.
+        traced: The share of the graph's ops that they are.
+        layers: The scopes that they are in; "" for none.
+    """
+
+    turns: int
+    traced: float
+    layers: tuple[str, ...]
+
+
+def find_recurrence(study: Study) -> Recurrence | None:
+    """Find the largest graph that reads the same weights in each turn of a loop that was written out.
+
+    All in the scope of what reads them is of the turns, with its gradients. Optimizers read single numbers
+    for each variable.
+    """
+    found = []
+    for graph in study.bounds.graphs:
+        reads, ends = dict[int, list[str]](), accumulate(graph.outputs)
+        ops = zip(graph.op_names, graph.op_types, graph.inputs, ends, strict=True)
+        for name, op_type, taken, end in ops:
+            if op_type == "ReadVariableOp" and graph.shapes[end - 1]:
+                reads.setdefault(taken[0], []).append(name)
+        often = [names for names in reads.values() if len(names) > _FEWEST_TURNS]
+        layers = {posixpath.commonpath(map(posixpath.dirname, names)) for names in often}
+        of_layers = [
+            any(not at or f"/{at}/" in f"/{name}" for at in layers) for name in graph.op_names
+        ]
+        if often:
+            turns = max(map(len, often)), sum(of_layers) / len(of_layers), tuple(sorted(layers))
+            found.append((len(of_layers), turns))
+    return Recurrence(*max(found)[1]) if found else None
 
 
 def find_unrolled_program(study: Study) -> tuple[float, str]:

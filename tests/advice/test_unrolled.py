@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from advised import alone
+from advised import alone, proposed
 from traces import event, host, line, read
 
 from profnb.capture.recording import Recording
 from profnb.capture.source.source_records import CAPTURED, GraphLines, GraphShapes, SourceRecords
-from profnb.causes.unrolled import _turns, find_unrolled
+from profnb.causes.unrolled import Recurrence, _turns, find_recurrence, find_unrolled
 from profnb.subjects.study import Study
 
 MS = 10**9
@@ -18,11 +18,12 @@ TURNS = 20
 class Graph:
     """A graph that is written op by op; every op makes one tensor, of the same shape."""
 
-    def __init__(self):
-        self.kinds, self.taken, self.held = [], [], {}
+    def __init__(self, scope=""):
+        self.kinds, self.taken, self.held, self.scopes, self.scope = [], [], {}, [], scope
 
     def add(self, kind, *taken):
         self.kinds.append(kind)
+        self.scopes.append(self.scope)
         self.taken.append(taken)
         return len(self.kinds) - 1
 
@@ -32,7 +33,7 @@ class Graph:
 
     def shapes(self):
         many = len(self.kinds)
-        names = tuple(f"{kind}_{at}" for at, kind in enumerate(self.kinds))
+        names = tuple(f"{scope}{kind}_{at}" for at, (kind, scope) in enumerate(zip(self.kinds, self.scopes, strict=True)))
         return GraphShapes(names, tuple(self.kinds), tuple(self.taken), (1,) * many, ((4,),) * many, ("float32",) * many, self.held)
 
 
@@ -144,3 +145,63 @@ def test_inputs_that_are_not_known_are_no_data():
     graph = Graph()
     a_loss(graph, -1)
     assert find_unrolled(study_of(graph)) is None
+
+
+def a_cell_of_a_layer(graph, data, turns=TURNS):
+    """Each turn reads the layer's weights and needs the turn before; its gradients are in the layer's scope below another."""
+    weights, state = graph.add("Placeholder"), data
+    for _ in range(turns):
+        graph.scope = "net/gru/"
+        state = graph.add("Tanh", graph.add("MatMul", state, graph.add("ReadVariableOp", weights)))
+        graph.scope = "gradient_tape/net/gru/"
+        graph.add("TanhGrad", state)
+    graph.scope = ""
+
+
+def test_a_recurrence_that_was_written_out_is_known_by_the_weights_that_each_turn_reads():
+    """Four of each turn, of 80 ops and 20 more: the data, the weights, and 18 of a loss."""
+    graph = Graph()
+    a_cell_of_a_layer(graph, graph.add("Placeholder"))
+    for _ in range(18):
+        graph.add("Const")
+    found = find_recurrence(study_of(graph))
+    assert found == Recurrence(TURNS, 0.8, ("net/gru",))
+
+
+def a_few_turns(graph, data):
+    a_cell_of_a_layer(graph, data, 5)
+
+
+@pytest.mark.parametrize("made", [a_loss, layers_in_a_chain, an_optimizer, a_few_turns, a_mask_worked_out_for_each_layer])
+def test_what_reads_each_of_its_weights_once_or_seldom_is_no_recurrence(made):
+    graph = Graph()
+    made(graph, graph.add("Placeholder"))
+    assert find_recurrence(study_of(graph)) is None
+
+
+def test_a_single_number_that_each_update_reads_is_no_weight_of_a_turn():
+    graph = Graph()
+    a_cell_of_a_layer(graph, graph.add("Placeholder"))
+    study = study_of(graph)
+    numbers = replace(study.recording.source.shapes[0], shapes=((),) * len(graph.kinds))
+    source = replace(study.recording.source, shapes=(numbers,))
+    assert find_recurrence(Study(study.trace, 0, Recording(source=source))) is None
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize(("unroll", "is_told"), [(True, True), (False, False)])
+def test_a_layer_of_keras_is_told_where_it_is_unrolled(unroll, is_told):
+    import keras
+    import numpy as np
+
+    import profnb
+
+    model = keras.Sequential([keras.Input((12, 3)), keras.layers.SimpleRNN(4, unroll=unroll), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    with profnb.profile() as p:
+        model.fit(np.ones((24, 12, 3)), np.ones((24, 1)), batch_size=8, verbose=0)
+    said = proposed(p.study)
+    assert ("written-out" in said) is is_told
+    if is_told:
+        assert "all 12 turns of a loop in `simple_rnn" in said["written-out"].evidence
+        assert said["written-out"].edits[0].once_ps[1] > 0

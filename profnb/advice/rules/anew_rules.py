@@ -12,9 +12,10 @@ from profnb.capture.parts import part_records as parts
 from profnb.causes import repeats
 from profnb.causes.cell_tree import STEPS, CellTree
 from profnb.causes.compiled_again import Retracing, find_retracing, find_tracing_steps
-from profnb.causes.numbers import FEWEST, QUARTER
+from profnb.causes.numbers import FEWEST, LEFT, QUARTER
+from profnb.causes.unrolled import find_recurrence, find_unrolled
 from profnb.core.printable import LONGEST_NAME, printable, quoted
-from profnb.core.units import count_text, duration_text
+from profnb.core.units import count_text, duration_text, percent_text
 from profnb.subjects.advising import GUIDE
 from profnb.subjects.study import Study
 
@@ -201,4 +202,34 @@ def _used_once(tree: CellTree, loop: int, times: int) -> list[int]:
     return [row for row in steps if 0 < tree.occurrences[row] <= times]
 
 
-ANEW_RULES = (retracing, new_model_in_a_loop, loaded_again)
+@of_trace
+def written_out(model: Model, study: Study) -> Proposals:
+    """Tracing wrote out a loop whose turns need one another: recurrent layers with ``unroll=True``.
+
+    TensorFlow's own loop starts each op anew: steps took 0.9 to 1.7 times as long in four programs.
+    """
+    tree = model.tree
+    tracing, steps = (tree.with_below(rows) for rows in (tree.rows(parts.FIRST), model.main_steps))
+    loop = find_recurrence(study) if tracing.size else None
+    if loop is None or ((free := find_unrolled(study)) and free.traced > loop.traced):
+        return
+    traced_ps = float(tree.self_ps[tracing].sum()) * loop.traced
+    slower_ps = LEFT / (1 - LEFT) * float(tree.self_ps[steps].sum())
+    named = " and ".join(quoted(at.rpartition("/")[2]) for at in loop.layers[:2] if at)
+    yield Proposal(
+        "written-out", "Trace one turn of the loop, not all",
+        f"Tracing wrote all {count_text(loop.turns)} turns of a loop{f' in {named}' * bool(named)} into the "
+        f"graph: {percent_text(loop.traced)} of its ops, {duration_text(traced_ps)} of the first steps.",
+        "Recurrent layers of Keras: unroll=False. A loop of your own: keras.layers.RNN(cell), or for t in "
+        "tf.range(n). Steps may then take up to 1.7 times as long: for a long training compare both.",
+        "https://keras.io/api/layers/recurrent_layers/rnn/",
+        [
+            Edit(
+                tracing, traced_ps / loop.turns, traced_ps * QUARTER, loop.traced, once_ps=(0.0, slower_ps)
+            )
+        ],
+        tree.line_above(tree.rows(parts.FIRST)[0]),
+    )  # fmt: skip
+
+
+ANEW_RULES = (retracing, new_model_in_a_loop, loaded_again, written_out)
