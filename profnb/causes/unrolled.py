@@ -18,10 +18,11 @@ import numpy as np
 
 from profnb.capture.source.source_records import CAPTURED, GraphShapes
 from profnb.capture.source.user_code import is_user_file
-from profnb.causes.numbers import FEWEST
+from profnb.causes.numbers import FEWEST, QUARTER
 from profnb.causes.starving import long_ops_share
 from profnb.core.printable import printable
 from profnb.subjects.advising import line_text, period_ps, share_of
+from profnb.subjects.bounds.op_costs import locate_ops
 from profnb.subjects.ops.op_execution import Loop
 from profnb.subjects.study import Study
 
@@ -40,7 +41,7 @@ _FEWEST_TURNS = 2 * FEWEST  # so many columns of a table, or layers, are written
 def find_unrolled(study: Study) -> Loop | None:
     """Find the written-out loop of most ops; its share is of what starting and running short ops takes."""
     steps_ps = float(study.steps.duration_ps[study.summary.counted].sum())
-    graphs = [one for one in study.bounds.graphs if _OF_DATASETS not in one.function]
+    graphs = [one for one in _graphs_that_ran(study) if _OF_DATASETS not in one.function]
     turns = [_turns(graph) for graph in graphs]
     at = max(range(len(graphs)), key=lambda row: len(turns[row]), default=None)
     if at is None or not turns[at] or not steps_ps:
@@ -55,6 +56,15 @@ def find_unrolled(study: Study) -> Loop | None:
     times, nothing = Counter(turns_of.values()).most_common(1)[0][0], np.zeros(0, np.int64)
     line = _line_of(study, graphs[at], turns_of)
     return Loop(times, share, 0.0, is_recurrent=False, others=nothing, traced=shares[1], line=line)
+
+
+def _graphs_that_ran(study: Study) -> list[GraphShapes]:
+    """The graphs a quarter of whose ops ran: others are of models that are still there, with names alike."""
+    ops, graphs = study.bounds.ops, study.bounds.graphs
+    places = locate_ops(zip(ops.op_name, ops.op_type, strict=True), graphs).values()
+    ran = Counter(at for standing in places for at, _ in standing)
+    starts = [sum(kind not in _STARTS_NOTHING for kind in graph.op_types) for graph in graphs]
+    return [graph for at, graph in enumerate(graphs) if ran[at] >= QUARTER * starts[at]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +89,7 @@ def find_recurrence(study: Study) -> Recurrence | None:
     for each variable.
     """
     found = []
-    for graph in study.bounds.graphs:
+    for graph in _graphs_that_ran(study):
         reads, ends = dict[int, list[str]](), accumulate(graph.outputs)
         ops = zip(graph.op_names, graph.op_types, graph.inputs, ends, strict=True)
         for name, op_type, taken, end in ops:

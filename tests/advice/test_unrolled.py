@@ -1,6 +1,7 @@
 """Loops of Python's that tracing wrote out: turns that need nothing of each other, and what looks like them."""
 
 from dataclasses import replace
+from itertools import cycle
 
 import pytest
 from advised import alone, proposed
@@ -38,13 +39,13 @@ class Graph:
 
 
 def study_of(graph, long_ms=0):
-    """Steps of 1 ms, all of it one op that is short, or that takes so long."""
-    ran = []
-    for at in range(8):
+    """Steps of 1 ms, all of it ops of the graph, which are short, or that and one that takes so long."""
+    ran, shapes = [], graph.shapes()
+    short = cycle([f"{name}:{kind}" for name, kind in zip(shapes.op_names, shapes.op_types, strict=True) if kind != "Const"])
+    for at in range(40 if long_ms else 8):
         ran.append(event("train", 2 * at * MS, MS, step_num=at, _r=1))
-        ran += [event("a/Add:Add", 2 * at * MS + piece * MS // 40, MS // 41) for piece in range(40 - int(40 * long_ms))]
+        ran += [event(next(short), 2 * at * MS + piece * MS // 40, MS // 41) for piece in range(40 - int(40 * long_ms))]
         ran += [event("b/MatMul:MatMul", int((2 * at + 1 - long_ms) * MS), int(long_ms * MS))] if long_ms else []
-    shapes = graph.shapes()
     lines = GraphLines("f", shapes.op_names, shapes.op_types, (0,) * len(shapes.op_names), (False,) * len(shapes.op_names), {})
     source = SourceRecords(places=[("/home/me/loss.py", 7)], graphs=(lines,), shapes=(shapes,))
     return Study(read(host(line("python", *ran))), 0, Recording(source=source))
@@ -177,6 +178,19 @@ def test_what_reads_each_of_its_weights_once_or_seldom_is_no_recurrence(made):
     graph = Graph()
     made(graph, graph.add("Placeholder"))
     assert find_recurrence(study_of(graph)) is None
+
+
+def test_graphs_of_which_little_runs_are_of_other_models():
+    graph, other = Graph(), Graph()
+    a_cell_of_a_layer(graph, graph.add("Placeholder"))
+    a_loss(graph, 0)
+    for _ in range(9):
+        other.add("Exp", other.add("Placeholder"))
+    study, ran = study_of(graph), study_of(other).trace
+    assert None not in (find_recurrence(study), find_unrolled(study))
+    beside = Study(ran, 0, study.recording)
+    assert find_recurrence(beside) is None
+    assert find_unrolled(beside) is None
 
 
 def test_a_single_number_that_each_update_reads_is_no_weight_of_a_turn():
