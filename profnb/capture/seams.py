@@ -258,7 +258,6 @@ LOADS = tuple(
         "keras.src.saving.saving_lib:load_model",
         "keras.src.legacy.saving.legacy_h5_format:load_model_from_hdf5",
         "tensorflow.python.saved_model.load:load_partial",
-        "torch:load",
         *(f"{at}:Interpreter.__init__" for at in list(INTERPRETERS)[:2]),
     )
 )  # fmt: skip

@@ -247,7 +247,7 @@ def _walked_again(study: Study) -> Int64s:
 
 
 def find_copies(study: Study) -> tuple[float, float, float]:
-    """Find where a loop of PyTorch's on a CPU itself copies large tensors, outside of modules and other ops.
+    """Find where a loop of PyTorch's on a CPU itself copies large tensors for longer than ops compute.
 
     Returns:
         How many a step; the share of the time from step to step that they take, and with small ones beside
@@ -257,16 +257,15 @@ def find_copies(study: Study) -> tuple[float, float, float]:
     copies = np.flatnonzero(trace.select_named(*_COPIES) & np.isin(parent, study.steps.roots))
     copies = copies[np.isin(study.groups.step[copies], study.summary.counted)]
     large = copies[trace.events.duration_ps[copies] >= LONG_OP_PS]
-    if study.program.has_device or not large.size:
+    large_ps = trace.events.duration_ps[large]
+    if study.program.has_device or 2 * large_ps.sum() < study.ops.steady.self_ps.sum():
         return 0.0, 0.0, 0.0
     begins = np.sort(trace.events.begin_ps[outermost_of(is_torch_op(study), parent)])
     begin, end = spans_of(study, copies)
     behind = np.searchsorted(begins, end)
     until = np.where(behind < begins.size, begins[np.minimum(behind, begins.size - 1)], end)
     whole = period_ps(study)
-    took, most = (
-        float(ps.sum() / whole) for ps in (trace.events.duration_ps[large], until - begin)
-    )
+    took, most = (float(ps.sum() / whole) for ps in (large_ps, until - begin))
     return large.size / study.summary.counted.size, took, max(most, took)
 
 

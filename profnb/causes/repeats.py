@@ -83,7 +83,7 @@ def find_models_again(study: Study) -> ModelsAgain | None:
     )
     compiled = sum(part.occurrences for part in building if part.name == _COMPILE)
     are_counted = bool(building) and all(part.is_counted for part in building)
-    are_loaded = sum(one.times for one in cell.loads) + sum(part.occurrences for part in loaded)
+    are_loaded = max(sum(one.times for one in cell.loads), sum(part.occurrences for part in loaded))
     if are_loaded >= count or (are_counted and max(seen, compiled) < count - 1):
         return None
     tracing_ns = _tracing_again_ns(study)

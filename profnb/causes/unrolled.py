@@ -30,6 +30,7 @@ _STARTS_NOTHING = {"Const", "Identity", "NoOp", "Placeholder"}
 _OF_DATASETS = "Dataset_"
 _IN_ROUNDS = re.compile("threefry|random|erf_inv")
 _GIVE_NEXT = {"IteratorGetNext", "IteratorGetNextSync", "OptionalGetValue"}
+_SPLIT = {"Unpack", "Split", "SplitV"}
 _UPDATES = "Assign", "ResourceApply"
 _MOVES = {
     "parameter", "constant", "get-tuple-element", "tuple", "broadcast", "bitcast", "copy", "iota", "reshape",
@@ -88,7 +89,7 @@ def find_recurrence(study: Study) -> Recurrence | None:
     All in the scope of what reads them is of the turns, with its gradients. Optimizers read single numbers
     for each variable.
     """
-    found = []
+    loops = []
     for graph in _graphs_that_ran(study):
         reads, ends = dict[int, list[str]](), accumulate(graph.outputs)
         ops = zip(graph.op_names, graph.op_types, graph.inputs, ends, strict=True)
@@ -102,8 +103,8 @@ def find_recurrence(study: Study) -> Recurrence | None:
         ]
         if often:
             turns = max(map(len, often)), sum(of_layers) / len(of_layers), tuple(sorted(layers))
-            found.append((len(of_layers), turns))
-    return Recurrence(*max(found)[1]) if found else None
+            loops.append((len(of_layers), turns))
+    return Recurrence(*max(loops)[1]) if loops else None
 
 
 def find_unrolled_program(study: Study) -> tuple[float, str]:
@@ -159,7 +160,13 @@ def _turns(graph: GraphShapes) -> dict[str, int]:
         same = values.setdefault(value, len(values))
         of_op.append((number if is_data and op_type not in _STARTS_NOTHING else -1, same))
         outputs = range(made.start, made.stop)
-        of_tensor[made] = [(number, (same, at - made.start), is_data) for at in outputs]
+        each = [number] * len(outputs)
+        if op_type not in _SPLIT and len(outputs) > 1:  # what one op makes is not alike
+            each = [numbers.setdefault((number, at - made.start), len(numbers)) for at in outputs]
+        pairs = zip(each, outputs, strict=True)
+        of_tensor[made] = [(one, (same, at - made.start), is_data) for one, at in pairs]
+        if op_type == "IdentityN":
+            of_tensor[made] = taken
         if is_next:  # each is an argument of its own
             of_tensor[made] = [(-2 - at, -2 - at, True) for at in outputs]
     times = Counter(number for number, _ in set(of_op))

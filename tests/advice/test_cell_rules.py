@@ -432,7 +432,15 @@ def test_an_interpreter_made_for_each_image_is_told_with_its_allocating(cell):
     assert first.saves_ms[0] / first.wall_ms == pytest.approx(0.72, abs=0.01)
 
 
-@pytest.mark.parametrize(("times", "models"), [(1, 1), (2, 1), (10, 10), (10, 5)])
+def test_tracing_another_model_once_is_none_of_the_loading(cell):
+    for _ in range(10):
+        cell.work(60, mine("weights"), LOAD)
+    cell.step(900, kind=CALL, name="learn", retraced=True)
+    trained(cell, 30, 30, kind=CALL, name="learn")
+    assert "loaded-again" not in rules(cell, [Loads("load_model", 10, 1)])
+
+
+@pytest.mark.parametrize(("times", "models"), [(1, 1), (2, 1), (4, 1), (10, 10), (12, 3)])
 def test_models_that_are_loaded_once_each_are_not_loaded_again(cell, times, models):
     for _ in range(times):
         cell.work(600 / times, mine("classify"), LOAD)

@@ -20,7 +20,7 @@ class Graph:
     """A graph that is written op by op; every op makes one tensor, of the same shape."""
 
     def __init__(self, scope=""):
-        self.kinds, self.taken, self.held, self.scopes, self.scope = [], [], {}, [], scope
+        self.kinds, self.taken, self.held, self.scopes, self.scope, self.outputs = [], [], {}, [], scope, {}
 
     def add(self, kind, *taken):
         self.kinds.append(kind)
@@ -35,7 +35,8 @@ class Graph:
     def shapes(self):
         many = len(self.kinds)
         names = tuple(f"{scope}{kind}_{at}" for at, (kind, scope) in enumerate(zip(self.kinds, self.scopes, strict=True)))
-        return GraphShapes(names, tuple(self.kinds), tuple(self.taken), (1,) * many, ((4,),) * many, ("float32",) * many, self.held)
+        outputs = tuple(self.outputs.get(at, 1) for at in range(many))
+        return GraphShapes(names, tuple(self.kinds), tuple(self.taken), outputs, ((4,),) * sum(outputs), ("float32",) * sum(outputs), self.held)
 
 
 def study_of(graph, long_ms=0):
@@ -119,7 +120,20 @@ def a_mask_worked_out_for_each_layer(graph, data):
         graph.add("AddV2", data_of, mask)
 
 
-@pytest.mark.parametrize("made", [a_mask_worked_out_for_each_layer, a_recurrence, layers_in_a_chain, layers_on_arguments_of_their_own, a_few_columns, an_optimizer])
+def gradients_handed_on_together(graph, data):
+    """Those of layers in a chain pass one op, as Keras' optimizers let them, and update variables of one shape."""
+    layer = data
+    layers = [layer := graph.add("Tanh", layer) for _ in range(TURNS)]
+    graph.add("IdentityN", *layers)
+    graph.outputs[len(graph.kinds) - 1] = TURNS
+    first = sum(graph.outputs.get(at, 1) for at in range(len(graph.kinds) - 1))
+    for at in range(TURNS):
+        graph.kinds.append("Square")
+        graph.scopes.append("")
+        graph.taken.append((first + at,))
+
+
+@pytest.mark.parametrize("made", [gradients_handed_on_together, a_mask_worked_out_for_each_layer, a_recurrence, layers_in_a_chain, layers_on_arguments_of_their_own, a_few_columns, an_optimizer])
 def test_what_only_looks_like_such_a_loop_is_none(made):
     graph = Graph()
     made(graph, graph.add("Placeholder"))

@@ -16,7 +16,7 @@ def loading(calls):
     given = {}
 
     @contextmanager
-    def watch(seam, *, on_any_thread, before):
+    def watch(seam, *, before):
         given[seam.name] = before
         yield
 
@@ -50,12 +50,13 @@ def test_a_file_that_is_written_anew_is_another_model(tmp_path):
     assert loading(written()) == [Loads("load_model", 2, 2)]
 
 
-def test_what_has_no_name_is_not_counted():
-    assert loading([("load", object())]) == []
+def test_what_has_no_name_is_not_counted_whatever_else_is_said_of_it():
+    assert loading([("load_model", object()), ("load_model", object(), {"custom_objects": "mine"})]) == []
 
 
 def test_each_function_that_loads_is_counted_by_the_name_that_is_called():
-    names = {seam.name: loading([(seam.name, "m")])[0].name for seam in seams.LOADS}
+    calls = {seam.name: (seam.name, *[object()] * ("." in seam.name), "m") for seam in seams.LOADS}
+    names = {name: loading([call])[0].name for name, call in calls.items()}
     assert set(names.values()) == {"load_model", "load", "Interpreter.__init__"}
 
 
@@ -78,3 +79,15 @@ def test_models_loaded_in_a_cell_are_counted_and_kept(tmp_path):
             tf.saved_model.load(exported)
     for each in (p, profnb.load(p.save(tmp_path / "kept"))):
         assert each.recording.cell.loads == [Loads("load_model", 4, 2), Loads("load", 3, 1)]
+
+
+@pytest.mark.tensorflow
+def test_a_function_that_two_libraries_have_is_counted_once():
+    lite = pytest.importorskip("tensorflow.lite.python.interpreter")
+    tf = pytest.importorskip("tensorflow")
+    add = tf.function(lambda x: x + 1, input_signature=[tf.TensorSpec((2,))])
+    model = tf.lite.TFLiteConverter.from_concrete_functions([add.get_concrete_function()]).convert()
+    with profnb.profile() as p:
+        for _ in range(3):
+            lite.Interpreter(model_content=model)
+    assert p.recording.cell.loads == [Loads("Interpreter.__init__", 3, 1)]

@@ -3,6 +3,8 @@
 What is new is traced, compiled and set up anew.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from profnb.advice.cell_model import Model
@@ -120,7 +122,12 @@ def new_model_in_a_loop(model: Model, study: Study) -> Proposals:
 def _set_up_for(model: Model, times: float) -> list[Edit]:
     """What calls of new models set up: of a model that ran before a new iterator remains, and some Python."""
     tree, rows, calls = model.tree, list[int](), 0
-    for call in tree.rows(parts.CALL):
+    outermost = [
+        row
+        for row in tree.rows(parts.CALL)
+        if not tree.is_inside(row, (parts.CALL,), 0, itself=False)
+    ]
+    for call in outermost:
         below = tree.rows_below(call).tolist()
         firsts = [row for row in below if tree.kind[row] == parts.FIRST]
         if tree.occurrences[firsts].sum() >= tree.occurrences[call] > 0:
@@ -131,13 +138,17 @@ def _set_up_for(model: Model, times: float) -> list[Edit]:
     whole = float(tree.self_ps[rows].sum()) * share
     least, most = (each * times for each in model.costs.restart_ps)
     return [
-        Edit(np.array(rows, np.int64), min(least, whole), min(most + QUARTER * whole, whole), share)
+        Edit(np.array(rows, np.int64), min(least, whole), min(most + LEFT * whole, whole), share)
     ]
 
 
 _SETS_UP = (parts.AROUND, parts.SETTING_UP, parts.TRACING, parts.COMPILATION)
 
 
+_FROM_THE_SAME = (
+    "Load it once, before the loop, and keep saved = model.get_weights(). Before each run: "
+    "model.set_weights(saved)."
+)
 _LOADED = {
     parts.CHECKPOINTING: (
         "Load it before the loop, or when the service starts, and keep it: model = load(path). A global or "
@@ -154,39 +165,37 @@ _LOADED = {
 
 @of_cell
 def loaded_again(model: Model) -> Proposals:
-    """The same model is loaded, or its interpreter made, three times or more.
+    """The same model is loaded, or its interpreter made, five times or more, and each is run.
 
     What is loaded anew is traced and warmed up anew, and put away.
     """
     tree = model.tree
     for loads in model.cell.loads if model.cell else ():
         nodes = [row for row in tree.rows(*_LOADED) if tree.name[row] == loads.name]
-        again = loads.times / loads.models
-        if again < FEWEST or not nodes:
+        again, above = loads.times / loads.models, tree.rows_above(nodes[0]) if nodes else []
+        loop, steps = _runs_each(tree, above, loads.times)
+        if again < FEWEST or not steps:
             continue
-        kind, above = tree.kind[nodes[0]], tree.rows_above(nodes[0])
-        nodes += [
-            row
-            for row in tree.rows(kind, below=above[0])
-            if tree.name[row] == "Interpreter.allocate_tensors"
-        ]
+        kind = tree.kind[nodes[0]]
+        beside = tree.rows(kind, below=above[0])
+        nodes += [row for row in beside if tree.name[row] == "Interpreter.allocate_tensors"]
         took, names = int(tree.wall_ps[nodes].sum()), dict.fromkeys(tree.name[row] for row in nodes)
-        loop = next((row for row in above if _used_once(tree, row, loads.times)), above[0])
         nodes += above[: above.index(loop)]  # which only load
-        used = tree.with_below(_used_once(tree, loop, loads.times)).tolist()
+        used = tree.with_below(steps).tolist()
         traced = [at for at in used if tree.kind[at] in (parts.TRACING, parts.COMPILATION)]
-        evidence = f"{' and '.join(map(quoted, names))} ran {count_text(loads.times)} times"
-        if loads.models > 1:
-            evidence += f" for {count_text(loads.models)} models"
-        evidence += f" and took {duration_text(took)}, {duration_text(took / loads.times)} each."
-        if traced:
-            evidence += (
-                f" Tracing what was loaded took {duration_text(int(tree.self_ps[traced].sum()))}."
-            )
-        title = "interpreter" if kind == parts.INTERPRETER else "model"
         rest = np.setdiff1d(used, traced).tolist()
+        different = f" for {count_text(loads.models)} models" * (loads.models > 1)
+        evidence = (
+            f"{' and '.join(map(quoted, names))} ran {count_text(loads.times)} times{different} and took "
+            f"{duration_text(took)}, {duration_text(took / loads.times)} each."
+        )
+        first = f" Tracing what was loaded took {duration_text(int(tree.self_ps[traced].sum()))}."
+        title = "interpreter" if kind == parts.INTERPRETER else "model"
+        code, link = _LOADED[kind]
+        if any(tree.name[row] == "train" for row in steps):
+            code = _FROM_THE_SAME
         yield Proposal(
-            "loaded-again", f"Load the {title} once", evidence, *_LOADED[kind],
+            "loaded-again", f"Load the {title} once", f"{evidence}{first * bool(traced)}", code, link,
             [
                 once(tree, [*nodes, *traced], again, (0.0, 0.0), with_below=False),
                 scale(tree, [*rest, loop], max(QUARTER, 1 / again), 1.0, with_below=False),
@@ -195,37 +204,44 @@ def loaded_again(model: Model) -> Proposals:
         )  # fmt: skip
 
 
-def _used_once(tree: CellTree, loop: int, times: int) -> list[int]:
-    """What runs what was loaded, each no more than once."""
-    below = tree.rows_below(loop).tolist()
-    steps = [row for row in below if tree.kind[row] in STEPS]
-    return [row for row in steps if 0 < tree.occurrences[row] <= times]
+def _runs_each(tree: CellTree, above: Sequence[int], times: int) -> tuple[int, list[int]]:
+    """The innermost function or line around what loads that runs each that was loaded, and these steps."""
+    for loop in above:
+        if loop and tree.kind[loop] != parts.LINES:
+            break
+        below = tree.rows_below(loop).tolist()
+        steps = [row for row in below if tree.kind[row] in STEPS]
+        if steps := [row for row in steps if times <= 2 * tree.occurrences[row] <= 2 * times]:
+            return loop, steps
+    return 0, []
 
 
 @of_trace
 def written_out(model: Model, study: Study) -> Proposals:
     """Tracing wrote out a loop whose turns need one another: recurrent layers with ``unroll=True``.
 
-    TensorFlow's own loop starts each op anew: steps took 0.9 to 1.7 times as long in four programs.
+    TensorFlow's own loop starts each op anew: steps took 0.9 to 2 times as long in five programs.
     """
     tree = model.tree
     tracing, steps = (tree.with_below(rows) for rows in (tree.rows(parts.FIRST), model.main_steps))
     loop = find_recurrence(study) if tracing.size else None
+    steps_ps = float(tree.self_ps[steps].sum())
     if loop is None or ((free := find_unrolled(study)) and free.traced > loop.traced):
         return
     traced_ps = float(tree.self_ps[tracing].sum()) * loop.traced
-    slower_ps = LEFT / (1 - LEFT) * float(tree.self_ps[steps].sum())
+    if steps_ps > (1 - QUARTER) * traced_ps:  # twice as long they take more than is saved
+        return
     named = " and ".join(quoted(at.rpartition("/")[2]) for at in loop.layers[:2] if at)
     yield Proposal(
         "written-out", "Trace one turn of the loop, not all",
         f"Tracing wrote all {count_text(loop.turns)} turns of a loop{f' in {named}' * bool(named)} into the "
         f"graph: {percent_text(loop.traced)} of its ops, {duration_text(traced_ps)} of the first steps.",
         "Recurrent layers of Keras: unroll=False. A loop of your own: keras.layers.RNN(cell), or for t in "
-        "tf.range(n). Steps may then take up to 1.7 times as long: for a long training compare both.",
+        "tf.range(n). Steps may then take up to twice as long: for a long training compare both.",
         "https://keras.io/api/layers/recurrent_layers/rnn/",
         [
             Edit(
-                tracing, traced_ps / loop.turns, traced_ps * QUARTER, loop.traced, once_ps=(0.0, slower_ps)
+                tracing, traced_ps / loop.turns, traced_ps * QUARTER, loop.traced, once_ps=(0.0, steps_ps)
             )
         ],
         tree.line_above(tree.rows(parts.FIRST)[0]),

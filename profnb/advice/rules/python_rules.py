@@ -343,9 +343,7 @@ def small_batches(model: Model, study: Study) -> Proposals:
     only = {"test": "evaluate", "predict": "predict"}.get(study.summary.phase or "", "")
     calls = [row for row in tree.rows(CALL) if tree.name[row] == only]
     is_many = study.summary.counted.size >= FEWEST and not study.program.has_device
-    is_cold = (
-        model.has_looks and not model.main_steps
-    )  # each step traced: that is what takes so long
+    is_cold = model.has_looks and not model.main_steps
     if is_cold or (not (batch and calls and is_many) and not has_tiny_batches(study)):
         return
     if 2 * (long := long_ops_share(study)) > 1:

@@ -359,10 +359,10 @@ def copied_again(model: Model, study: Study) -> Proposals:
     steps = int(model.tree.occurrences[model.main_steps].sum())
     yield Proposal(
         "copied-again", "Copy tensors less often",
-        f"The loop copies large tensors {count_text(round(each, 1))} times a step, outside of the model and "
-        f"of what learns: {percent_text(share)} of the time from step to step, without freeing them.",
+        f"The loop makes {count_text(round(each, 1))} large copies a step, outside of the model and of what "
+        f"learns: {percent_text(share)} of the time from step to step, without freeing them.",
         "copy.deepcopy(model.state_dict()) and clone() copy all weights. Copy them once an epoch, or only "
-        "where a validation is better than all before.",
+        "where a validation is better than all before. If a step needs its copy, keep it.",
         "https://docs.pytorch.org/tutorials/beginner/saving_loading_models.html",
         [
             model.some_of((), most, (0.0, 1 - share * (1 - 1 / SELDOM) / most)),

@@ -11,33 +11,39 @@ from typing import Any
 from profnb.capture import seams
 from profnb.capture.hooks import Library
 from profnb.capture.parts.part_records import Loads
+from profnb.capture.seam import Seam
 
 _MOST_SOURCES = 1000
+_SOURCES = "filepath", "export_dir", "model_path", "model_content"
 _PUBLIC = {"load_model_from_hdf5": "load_model", "load_partial": "load"}  # what is called of these
 
 
 class LoadWatch:
-    """Counts what loads models, on any thread."""
+    """Counts what loads models on the thread of the cell."""
 
     def __init__(self) -> None:
         """None was loaded."""
         self._times: dict[str, dict[Hashable, int]] = defaultdict(dict)
+        self._watched: set[Seam] = set()
 
     @contextmanager
     def watch(self, library: Library) -> Iterator[None]:
-        """See models being loaded inside the block."""
+        """See models being loaded inside the block; a function that two libraries have is seen once."""
         with ExitStack() as stack:
-            for seam in seams.LOADS:
+            for seam in set(seams.LOADS) - self._watched:
                 if library.take(seam) is not None:
-                    loads = partial(self._loads, _PUBLIC.get(seam.name, seam.name))
-                    stack.enter_context(library.watch(seam, on_any_thread=True, before=loads))
+                    self._watched.add(seam)
+                    loads = partial(self._loads, seam)
+                    stack.enter_context(library.watch(seam, before=loads))
             yield
 
-    def _loads(self, name: str, *arguments: Any, **keywords: Any) -> None:
-        given = [*arguments, *keywords.values()]
-        sources = [_source_of(one) for one in given if isinstance(one, str | bytes | os.PathLike)]
-        if sources and len(times := self._times[name]) < _MOST_SOURCES:
-            times[sources[0]] = times.get(sources[0], 0) + 1
+    def _loads(self, seam: Seam, *arguments: Any, **keywords: Any) -> None:
+        name = _PUBLIC.get(seam.name, seam.name)
+        given = [*arguments["." in name :], *(keywords[key] for key in _SOURCES if key in keywords)]
+        if given and isinstance(given[0], str | bytes | os.PathLike):
+            source, times = _source_of(given[0]), self._times[name]
+            if source in times or len(times) < _MOST_SOURCES:
+                times[source] = times.get(source, 0) + 1
 
     def records(self) -> list[Loads]:
         """Give what was seen."""
