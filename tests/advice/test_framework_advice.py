@@ -262,7 +262,7 @@ def keeping(*frames, took=500):
 def test_a_loop_that_copies_large_tensors_is_told_and_to_be_copied_less_often():
     p = keeping("aten::copy_")
     advice, saves = said(p)["copied-again"], alone(p.study)["copied-again"]
-    assert advice.evidence.startswith("The loop makes 1 large copies a step")
+    assert advice.evidence.startswith("The loop makes large copies, 1 a step")
     assert "50.0 % of the time from step to step" in advice.evidence
     assert saves == pytest.approx((0.4, 0.6 + 0.4 / 4), abs=0.03)
 

@@ -359,7 +359,7 @@ def copied_again(model: Model, study: Study) -> Proposals:
     steps = int(model.tree.occurrences[model.main_steps].sum())
     yield Proposal(
         "copied-again", "Copy tensors less often",
-        f"The loop makes {count_text(round(each, 1))} large copies a step, outside of the model and of what "
+        f"The loop makes large copies, {count_text(round(each, 1))} a step, outside of the model and of what "
         f"learns: {percent_text(share)} of the time from step to step, without freeing them.",
         "copy.deepcopy(model.state_dict()) and clone() copy all weights. Copy them once an epoch, or only "
         "where a validation is better than all before. If a step needs its copy, keep it.",
