@@ -4,11 +4,16 @@
 """
 
 import gc
+from dataclasses import replace
 
 import diagnosis_kit
 import pytest
+from advised import proposed
 from diagnosis import BY_BACKEND, FOLDER, LEAST_RIGHT, MISSES, MOST_WRONG, PROGRAMS, kept_profile, score
 from diagnosis_kit import Program, begin, check_run, diagnose, judge
+
+from profnb.capture.parts.part_records import FIRST, PREDICT
+from profnb.subjects.study import Study
 
 # Those that take the processor longest, from four seconds on.
 LONG = {
@@ -115,3 +120,13 @@ def test_precision_and_recall_by_rule():
     assert score(outcomes) == {
         "eager-ops": ((2, 3), (1, 2)), "feed": ((0, 1), (0, 1)), "python-input": ((1, 1), (1, 1)),
     }  # fmt: skip
+
+
+def test_a_batch_is_too_small_only_where_steps_run_that_were_traced_before():
+    """The same steps, in a cell whose every step was traced: what takes so long is the tracing."""
+    (program,) = (one for one in PROGRAMS if one.name == "predict_in_batches_of_32")
+    study = kept_profile("tensorflow", program).study
+    assert "larger-batch" in proposed(study)
+    seen = study.recording.cell
+    traced = replace(seen, tree=[replace(node, kind=FIRST) if node.kind == PREDICT else node for node in seen.tree])
+    assert "larger-batch" not in proposed(Study(study.trace, 0, replace(study.recording, cell=traced)))

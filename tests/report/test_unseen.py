@@ -4,7 +4,7 @@ import pytest
 from advised import advised
 from traces import event, host, line, read, ref
 
-from profnb.capture.parts.part_records import CellRecords
+from profnb.capture.parts.part_records import CELL, CellRecords, TreeNode
 from profnb.capture.source.source_records import SourceRecords
 from profnb.capture.recording import NOT_ENDED, Recording
 from profnb.capture.marking.trace_events import TracedFunction
@@ -172,7 +172,10 @@ def test_steps_of_a_function_without_a_name_are_titled_by_its_line_where_that_is
     assert report_of(study).headline.startswith(f"20 {title} steps, median")
 
 
-@pytest.mark.parametrize(("rules", "cell", "is_said"), [(["python-between-steps"], CellRecords(), False), (["python-between-steps"], None, True), ([], CellRecords(), True)])
+@pytest.mark.parametrize(("rules", "cell", "is_said"), [
+    (["python-between-steps"], CellRecords(), False), (["python-between-steps"], None, True), ([], CellRecords(), True),
+    ([], CellRecords(tree=[TreeNode(-1, CELL)]), False),  # its tree tells what ran between the steps
+])  # fmt: skip
 def test_what_fetches_the_data_is_not_asked_where_advice_says_what_took_the_time(rules, cell, is_said):
     study = study_of(*(call(at * 10, "train_step") for at in range(20)), cell=cell)
     assert any("may fetch the data unseen" in note or "may be the cause" in note for note in notes_of(study, rules)) is is_said
