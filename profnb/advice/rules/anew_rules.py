@@ -151,8 +151,8 @@ _FROM_THE_SAME = (
 )
 _LOADED = {
     parts.CHECKPOINTING: (
-        "Load it before the loop, or when the service starts, and keep it: model = load(path). A global or "
-        "functools.cache holds it for all calls.",
+        "Load it before the loop, or when the service starts, and keep it. @functools.cache over the "
+        "function that loads keeps it for all calls.",
         "https://keras.io/guides/serialization_and_saving/",
     ),
     parts.INTERPRETER: (
