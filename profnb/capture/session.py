@@ -332,14 +332,15 @@ class Capture:
     def _look_up(self, module: ModuleType) -> Library:
         library = Library(module, self._hook_failed, self._thread)
         self._libraries.append(library)
-        self._watch(self._loads.watch(library))
         return library
 
     def _imported(self, name: str, hook: Callable[[Library], object], proof: Seam) -> None:
         """Watch a module, unless its import failed half-way, of which the code will say why."""
         module = sys.modules[name]
         if seams.VERSION.of(module) is not None or proof.find(module) is not None:
-            hook(self._look_up(module))
+            library = self._look_up(module)
+            self._watch(self._loads.watch(library))
+            hook(library)
 
     def _watch(self, watching: AbstractContextManager[None], *, in_window: bool = False) -> None:
         """Watch until the capture ends, or until the window closes: not behind that."""

@@ -121,9 +121,11 @@ class CellTree(RowColumns):
         return np.arange(row, row + 1 + behind[0] if behind.size else len(self))
 
     def rows_above(self, row: int) -> list[int]:
-        """The nodes above one, the innermost first."""
-        above = int(self.parent[row])
-        return [above, *self.rows_above(above)] if above >= 0 else []
+        """A node and all above it, the innermost first."""
+        rows = [row]
+        while (row := int(self.parent[row])) >= 0:
+            rows.append(row)
+        return rows
 
     def with_below(self, nodes: Sequence[int]) -> Int64s:
         """Nodes with all below them, each once."""
@@ -150,16 +152,16 @@ class CellTree(RowColumns):
         self, row: int, kinds: Collection[str], above: int, *, itself: bool = True
     ) -> bool:
         """True if a node, or one above it but below another, is of some kinds."""
-        rows = [row] * itself + self.rows_above(row)
+        rows = self.rows_above(row)[not itself :]
         return any(self.kind[at] in kinds for at in rows if at > above)
 
     def line_above(self, row: int) -> str:
         """The line of a node, or of the next one above that has one."""
-        return next((line for at in (row, *self.rows_above(row)) if (line := self.line[at])), "")
+        return next((line for at in self.rows_above(row) if (line := self.line[at])), "")
 
     def times_of(self, row: int) -> int:
         """How often a node happened; where nobody counted, as often as what it stands beside or below."""
-        for at in [row, *self.rows_above(row)][:-1]:
+        for at in self.rows_above(row)[:-1]:
             if self.occurrences[at]:
                 return int(self.occurrences[at])
             beside = self.occurrences[self.parent == self.parent[at]]
@@ -175,9 +177,7 @@ class CellTree(RowColumns):
         """
         every = [row for row in self.rows(*_NAMED_KINDS) if self.name[row]]
         named = [row for row in every if f".{self.name[row]}".endswith(f".{name}")]
-        outermost = [
-            row for row in named if not any(row in self.rows_below(at)[1:] for at in named)
-        ]
+        outermost = [row for row in named if not {*self.rows_above(row)[1:]} & {*named}]
         if not outermost:
             largest = sorted(every, key=lambda row: -int(self.wall_ps[row]))
             listed = list(dict.fromkeys(self.name[row] for row in largest))

@@ -20,7 +20,7 @@ import numpy as np
 
 from profnb.capture.models.layer_facts import WITHOUT_CUDNN, LayerFacts
 from profnb.causes.numbers import CLOSE_PS, FEWEST, LEAST_SHARE, LEFT, QUARTER, SLOWEST_PRODUCT
-from profnb.core.columns import Bools, Int64s, flags_at
+from profnb.core.columns import Bools, Int64s, flags_at, next_begins
 from profnb.steps.activities import FIRST_OF_DEVICE
 from profnb.steps.nesting import is_inside, last_around, nearest_of, outermost_of
 from profnb.subjects.advising import (
@@ -47,7 +47,7 @@ from profnb.subjects.study import Study
 from profnb.subjects.xla.hlo_ops import width_of_hlo
 from profnb.trace.names import JIT_CALL, called_function, compiled_program
 
-_COPIES = "aten::copy_", "aten::clone"
+_WHOLE_COPIES = "aten::copy_", "aten::clone"
 _REGION = re.compile(r"Torch-Compiled Region: \d{1,6}/(\d{1,6})")
 _PRODUCT, _CONVOLUTION = re.compile("MatMul|Conv|Einsum"), re.compile("Conv")
 _RANDOM_OPS = re.compile("Random")
@@ -254,16 +254,15 @@ def find_copies(study: Study) -> tuple[float, float, float]:
         them and the pauses behind, in which what was copied before is freed.
     """
     trace, parent = study.trace, study.groups.parent
-    copies = np.flatnonzero(trace.select_named(*_COPIES) & np.isin(parent, study.steps.roots))
+    copies = np.flatnonzero(trace.select_named(*_WHOLE_COPIES) & np.isin(parent, study.steps.roots))
     copies = copies[np.isin(study.groups.step[copies], study.summary.counted)]
     large = copies[trace.events.duration_ps[copies] >= LONG_OP_PS]
     large_ps = trace.events.duration_ps[large]
     if study.program.has_device or 2 * large_ps.sum() < study.ops.steady.self_ps.sum():
         return 0.0, 0.0, 0.0
-    begins = np.sort(trace.events.begin_ps[outermost_of(is_torch_op(study), parent)])
     begin, end = spans_of(study, copies)
-    behind = np.searchsorted(begins, end)
-    until = np.where(behind < begins.size, begins[np.minimum(behind, begins.size - 1)], end)
+    ops = outermost_of(is_torch_op(study), parent)
+    until = next_begins(trace.events.begin_ps[ops], end)
     whole = period_ps(study)
     took, most = (float(ps.sum() / whole) for ps in (large_ps, until - begin))
     return large.size / study.summary.counted.size, took, max(most, took)

@@ -16,7 +16,7 @@ from itertools import pairwise
 import numpy as np
 
 from profnb.causes.numbers import FAR_LONGER
-from profnb.core.columns import Floats, Int64s
+from profnb.core.columns import Floats, Int64s, next_begins
 from profnb.core.units import PS_PER_NS, count_text, duration_text
 from profnb.steps.activities import CATEGORIES
 from profnb.subjects.advising import op_events
@@ -133,10 +133,8 @@ def find_growing_joins(study: Study) -> tuple[Int64s, float, float]:
     early, late = np.median(took_ps[:first]), np.median(took_ps[-first:])
     if late < FAR_LONGER * FAR_LONGER * early:
         return nothing
-    begins = np.sort(events.begin_ps[on_line])
-    behind = np.searchsorted(begins, events.end_ps[joins])
-    until = begins[np.minimum(behind, begins.size - 1)]
-    with_pauses = np.maximum(until - events.begin_ps[joins], took_ps)
+    until = next_begins(events.begin_ps[on_line], events.end_ps[joins])
+    with_pauses = until - events.begin_ps[joins]
     least, most = (
         float(each.sum() - each.size * np.median(each[:first])) for each in (took_ps, with_pauses)
     )

@@ -31,7 +31,7 @@ _OF_DATASETS = "Dataset_"
 _IN_ROUNDS = re.compile("threefry|random|erf_inv")
 _GIVE_NEXT = {"IteratorGetNext", "IteratorGetNextSync", "OptionalGetValue"}
 _SPLIT = {"Unpack", "Split", "SplitV"}
-_UPDATES = "Assign", "ResourceApply"
+_UPDATING = "Assign", "ResourceApply"
 _MOVES = {
     "parameter", "constant", "get-tuple-element", "tuple", "broadcast", "bitcast", "copy", "iota", "reshape",
     "transpose", "convert",
@@ -42,10 +42,12 @@ _FEWEST_TURNS = 2 * FEWEST  # so many columns of a table, or layers, are written
 def find_unrolled(study: Study) -> Loop | None:
     """Find the written-out loop of most ops; its share is of what starting and running short ops takes."""
     steps_ps = float(study.steps.duration_ps[study.summary.counted].sum())
+    if not steps_ps:
+        return None
     graphs = [one for one in _graphs_that_ran(study) if _OF_DATASETS not in one.function]
     turns = [_turns(graph) for graph in graphs]
     at = max(range(len(graphs)), key=lambda row: len(turns[row]), default=None)
-    if at is None or not turns[at] or not steps_ps:
+    if at is None or not turns[at]:
         return None
     chosen, turns_of = _with_updates(graphs[at], turns[at]), turns[at]
     shares = []
@@ -89,22 +91,28 @@ def find_recurrence(study: Study) -> Recurrence | None:
     All in the scope of what reads them is of the turns, with its gradients. Optimizers read single numbers
     for each variable.
     """
+    if not any(map(_weights_read_often, study.bounds.graphs)):
+        return None
     loops = []
     for graph in _graphs_that_ran(study):
-        reads, ends = dict[int, list[str]](), accumulate(graph.outputs)
-        ops = zip(graph.op_names, graph.op_types, graph.inputs, ends, strict=True)
-        for name, op_type, taken, end in ops:
-            if op_type == "ReadVariableOp" and graph.shapes[end - 1]:
-                reads.setdefault(taken[0], []).append(name)
-        often = [names for names in reads.values() if len(names) > _FEWEST_TURNS]
-        layers = {posixpath.commonpath(map(posixpath.dirname, names)) for names in often}
-        of_layers = [
-            any(not at or f"/{at}/" in f"/{name}" for at in layers) for name in graph.op_names
-        ]
-        if often:
-            turns = max(map(len, often)), sum(of_layers) / len(of_layers), tuple(sorted(layers))
-            loops.append((len(of_layers), turns))
-    return Recurrence(*max(loops)[1]) if loops else None
+        if often := _weights_read_often(graph):
+            layers = {posixpath.commonpath(map(posixpath.dirname, names)) for names in often}
+            of_layers = sum(
+                any(not at or f"/{at}/" in f"/{name}" for at in layers) for name in graph.op_names
+            )
+            size, turns = len(graph.op_names), max(map(len, often))
+            loops.append((size, turns, of_layers / size, tuple(sorted(layers))))
+    return Recurrence(*max(loops)[1:]) if loops else None
+
+
+def _weights_read_often(graph: GraphShapes) -> list[list[str]]:
+    """The names of the ops that read a weight, for each that more read than are written one by one."""
+    reads, ends = dict[int, list[str]](), accumulate(graph.outputs)
+    ops = zip(graph.op_names, graph.op_types, graph.inputs, ends, strict=True)
+    for name, op_type, taken, end in ops:
+        if op_type == "ReadVariableOp" and graph.shapes[end - 1]:
+            reads.setdefault(taken[0], []).append(name)
+    return [names for names in reads.values() if len(names) > _FEWEST_TURNS]
 
 
 def find_unrolled_program(study: Study) -> tuple[float, str]:
@@ -202,7 +210,7 @@ def _with_updates(graph: GraphShapes, names: Collection[str]) -> list[bool]:
     updates = {
         name
         for name, op_type, taken in zip(graph.op_names, graph.op_types, graph.inputs, strict=True)
-        if op_type.startswith(_UPDATES) and unshared.intersection(taken)
+        if op_type.startswith(_UPDATING) and unshared.intersection(taken)
     }
     return _with_inputs(graph, {*names, *updates})
 

@@ -73,6 +73,13 @@ def span_at(begin: Int64s, end: Int64s, times: Int64s) -> Int64s:
     return np.where(times < np.append(end, np.iinfo(np.int64).min)[row], row, -1)
 
 
+def next_begins(begin: Int64s, times: Int64s) -> Int64s:
+    """When the next of some spans, one at least, begins at each of N times or later; else that time."""
+    begin = np.sort(begin)
+    behind = np.minimum(np.searchsorted(begin, times), begin.size - 1)
+    return np.maximum(begin[behind], times)
+
+
 def number_values(values: Iterable[Key]) -> tuple[list[Key], Int64s]:
     """The distinct ones of N values, in the order in which they are met, and the row of each, shape (N,)."""
     rows: dict[Key, int] = {}

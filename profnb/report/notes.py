@@ -319,8 +319,8 @@ def _note_input(study: Study, *, may_be_fed: bool) -> list[str]:
         may_be_fed: Whether steps may have got data from Python at all.
     """
     steps, first = study.steps, study.input.first_element
-    was_looked_at = study.recording.cell is not None and bool(study.recording.cell.tree)
-    is_seen = was_looked_at or len(study.input.iterators)
+    cell = study.recording.cell
+    is_seen = (cell is not None and cell.tree) or len(study.input.iterators)
     if is_seen or steps.is_window or not len(steps) or not may_be_fed:
         return [first] if first else []
     gap = sum(share.fraction for share in study.summary.shares if share.category == GAP)

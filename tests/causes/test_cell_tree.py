@@ -9,13 +9,13 @@ import pytest
 from made_cell import CELL, MINE, NEXT_ELEMENT, TENSORFLOW, TRAINER, Cell, fit_whose_callback_predicts, keras_run, saves
 
 import profnb
-from profnb.capture.parts.part_records import FIRST, FRAMEWORK, PREDICT, PROFNB, TRAIN, TreeNode
+from profnb.capture.parts.part_records import FIRST, FRAMEWORK, CellRecords, PREDICT, PROFNB, TRAIN, TreeNode
 from profnb.capture.parts.tree_paths import common_path, divided
 from profnb.capture.parts.stack_parts import part_of_stack
 from profnb.capture.parts.part_records import TRACING, NodeKey
 from profnb.capture.parts.part_records import LINES
 from profnb.capture.step_records import CALL, USER
-from profnb.causes.cell_tree import _steps_of, _with_waits
+from profnb.causes.cell_tree import _steps_of, _with_waits, grow_tree
 from profnb.steps.windows import Steps
 
 ITERATOR = ("OwnedIterator.__init__", f"{TENSORFLOW}/data/ops/iterator_ops.py", 700, 730)
@@ -246,3 +246,12 @@ def test_the_parts_of_a_cell_are_those_of_its_tree():
     for kind in steps:
         # What profnb's threads took is taken from each node and each part: a nanosecond is rounded in each.
         assert of_tree[kind] == pytest.approx(of_parts[kind], abs=len(records.tree), rel=0), kind
+
+
+def test_a_chain_as_deep_as_a_file_may_hold_is_asked_from_its_end():
+    """Somebody shared it: no question goes as deep into Python's own stack."""
+    deep = [TreeNode(-1, "cell"), *(TreeNode(row, LINES, f"f{row}", self_ns=1000) for row in range(1199))]
+    tree = grow_tree(CellRecords(1_199_000, tree=deep), None)
+    assert len(tree.rows_above(1199)) == 1200
+    assert not tree.is_inside(1199, (CALL,), 0)
+    assert (tree.times_of(1199), tree.line_above(1199), tree.named("f1198")) == (1, "", [1199])

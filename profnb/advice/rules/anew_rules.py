@@ -172,7 +172,7 @@ def loaded_again(model: Model) -> Proposals:
     tree = model.tree
     for loads in model.cell.loads if model.cell else ():
         nodes = [row for row in tree.rows(*_LOADED) if tree.name[row] == loads.name]
-        again, above = loads.times / loads.models, tree.rows_above(nodes[0]) if nodes else []
+        again, above = loads.times / loads.models, tree.rows_above(nodes[0])[1:] if nodes else []
         loop, steps = _runs_each(tree, above, loads.times)
         if again < FEWEST or not steps:
             continue
@@ -209,10 +209,10 @@ def _runs_each(tree: CellTree, above: Sequence[int], times: int) -> tuple[int, l
     for loop in above:
         if loop and tree.kind[loop] != parts.LINES:
             break
-        below = tree.rows_below(loop).tolist()
-        steps = [row for row in below if tree.kind[row] in STEPS]
-        if steps := [row for row in steps if times <= 2 * tree.occurrences[row] <= 2 * times]:
-            return loop, steps
+        steps = [row for row in tree.rows_below(loop).tolist() if tree.kind[row] in STEPS]
+        each = [row for row in steps if times <= 2 * tree.occurrences[row] <= 2 * times]
+        if each:
+            return loop, each
     return 0, []
 
 
@@ -224,13 +224,16 @@ def written_out(model: Model, study: Study) -> Proposals:
     """
     tree = model.tree
     tracing, steps = (tree.with_below(rows) for rows in (tree.rows(parts.FIRST), model.main_steps))
+    tracing_ps, steps_ps = (float(tree.self_ps[rows].sum()) for rows in (tracing, steps))
     loop = find_recurrence(study) if tracing.size else None
-    steps_ps = float(tree.self_ps[steps].sum())
-    if loop is None or ((free := find_unrolled(study)) and free.traced > loop.traced):
+    if loop is None:
         return
-    traced_ps = float(tree.self_ps[tracing].sum()) * loop.traced
+    traced_ps = tracing_ps * loop.traced
     if steps_ps > (1 - QUARTER) * traced_ps:  # twice as long they take more than is saved
         return
+    if (free := find_unrolled(study)) and free.traced > loop.traced:
+        return
+    remains, slower = (traced_ps / loop.turns, traced_ps * QUARTER), (0.0, steps_ps)
     named = " and ".join(quoted(at.rpartition("/")[2]) for at in loop.layers[:2] if at)
     yield Proposal(
         "written-out", "Trace one turn of the loop, not all",
@@ -239,11 +242,7 @@ def written_out(model: Model, study: Study) -> Proposals:
         "Recurrent layers of Keras: unroll=False. A loop of your own: keras.layers.RNN(cell), or for t in "
         "tf.range(n). Steps may then take up to twice as long: for a long training compare both.",
         "https://keras.io/api/layers/recurrent_layers/rnn/",
-        [
-            Edit(
-                tracing, traced_ps / loop.turns, traced_ps * QUARTER, loop.traced, once_ps=(0.0, steps_ps)
-            )
-        ],
+        [Edit(tracing, *remains, loop.traced, once_ps=slower)],
         tree.line_above(tree.rows(parts.FIRST)[0]),
     )  # fmt: skip
 

@@ -14,7 +14,7 @@ from profnb.capture.parts.part_records import Loads
 from profnb.capture.seam import Seam
 
 _MOST_SOURCES = 1000
-_SOURCES = "filepath", "export_dir", "model_path", "model_content"
+_SOURCE_KEYWORDS = "filepath", "export_dir", "model_path", "model_content"
 _PUBLIC = {"load_model_from_hdf5": "load_model", "load_partial": "load"}  # what is called of these
 
 
@@ -39,7 +39,8 @@ class LoadWatch:
 
     def _loads(self, seam: Seam, *arguments: Any, **keywords: Any) -> None:
         name = _PUBLIC.get(seam.name, seam.name)
-        given = [*arguments["." in name :], *(keywords[key] for key in _SOURCES if key in keywords)]
+        by_name = [keywords[key] for key in _SOURCE_KEYWORDS if key in keywords]
+        given = [*arguments["." in name :], *by_name]
         if given and isinstance(given[0], str | bytes | os.PathLike):
             source, times = _source_of(given[0]), self._times[name]
             if source in times or len(times) < _MOST_SOURCES:

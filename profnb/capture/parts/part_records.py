@@ -20,13 +20,8 @@ INPUT, GAPS, EPOCH_ENDS, AROUND = "input", "gaps", "epoch ends", "around steps"
 CALLBACKS, CHECKPOINTING = "callbacks", "checkpointing"
 INTERPRETER = "interpreter"
 ADAPTS = ".adapt"  # how what a layer does with its data, of building, ends
-LOADING = (
-    "load_weights",
-    "restore",
-    "read",
-    "load",
-    "load_model",
-)  # how what loads, of checkpointing, ends
+# How what loads, of checkpointing, ends.
+LOADING = "load_weights", "restore", "read", "load", "load_model"
 OTHER, PROFNB = "other Python", "profnb"
 
 # What else a node of the tree may be.

@@ -128,8 +128,10 @@ class Codec:
                 return [now - before for before, now in pairwise((0, *column))]
             return column
         hints = _item_types(hint)
-        if isinstance(value, tuple | list) and _are_plain(kept := list(kept), hint):
-            return kept
+        if isinstance(value, tuple | list) and _holds_numbers(hint):
+            kept = list(kept)
+            if _are_numbers(kept):
+                return kept
         if not isinstance(value, Mapping):
             return [self.encode(item, each, name, depth + 1) for item, each in zip(kept, hints)]  # noqa: B905
         key_type, item_type = hints
@@ -219,7 +221,7 @@ class Codec:
     def _container_reader(self, hint: Any, name: str, depth: int) -> _Reader:
         make: Any = _CONTAINERS[typing.cast("Any", typing.get_origin(hint))]
         hints, most, limit = _item_types(hint), self._most(name, depth), self._limit(name)
-        may_be_plain = _holds_numbers(hint)
+        holds_numbers = _holds_numbers(hint)
         if not isinstance(hints, tuple):
             read_item = self._reader(next(hints), name, depth + 1)
             each, least = [], 0
@@ -231,7 +233,7 @@ class Codec:
             items = _sized(value, list, most, name)
             if len(items) < least:
                 _refuse(f"{len(items)} values where {most} of {name} belong")
-            if may_be_plain and {*map(type, items)} == {int}:
+            if holds_numbers and _are_numbers(items):
                 _claim_within(items, limit, name)
                 return make(items)
             if each:
@@ -289,9 +291,9 @@ def _item_types(hint: Any) -> Any:
     return repeat(arguments[0])
 
 
-def _are_plain(items: Sequence[Any], hint: Any) -> bool:
-    """Tell whether a list is of whole numbers and should be: long ones are, and are checked at once."""
-    return _holds_numbers(hint) and {*map(type, items)} == {int}
+def _are_numbers(items: Sequence[Any]) -> bool:
+    """Tell whether a list is of whole numbers alone: long ones are, and are checked at once."""
+    return {*map(type, items)} == {int}
 
 
 def _holds_numbers(hint: Any) -> bool:
